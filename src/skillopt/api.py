@@ -112,7 +112,7 @@ class Trainer:
         return run_sync(self.fit_async(), self._stop)
 
     async def fit_async(self) -> Result:
-        """As `fit`, for code that is async."""
+        """The async form of `fit`."""
         self._event_loop = asyncio.get_running_loop()
         async with self._inputs.open():
             with self._listeners() as listeners:
@@ -176,7 +176,7 @@ def _one_of(name: str, value: Any, known: Sequence[Any]) -> Any:
 
 
 def _functions(name: str, parts: Any) -> None:
-    """Refuse what could not be called later, when much is paid for."""
+    """Refuse an object that is not callable now: later, the error would come after paid calls."""
     if not isinstance(parts, Sequence):
         raise UserError(f"{name}: {parts!r} is not a list of functions")
     for part in parts:
@@ -215,7 +215,7 @@ def train(config: ConfigLike = None, **arguments: Unpack[TrainArguments]) -> Res
 
 @named_by(TrainArguments)
 async def train_async(config: ConfigLike = None, **arguments: Unpack[TrainArguments]) -> Result:
-    """As `train`, for code that is async."""
+    """The async form of `train`."""
     return await Trainer(config, **arguments).fit_async()
 
 
@@ -223,7 +223,7 @@ async def train_async(config: ConfigLike = None, **arguments: Unpack[TrainArgume
 async def evaluate_async(
     config: ConfigLike, skill: SkillLike, *, split: str = "test", **inputs: Unpack[MeasureArguments]
 ) -> EvalSummary:
-    """As `evaluate`, for code that is async."""
+    """The async form of `evaluate`."""
     from skillopt.measure.evaluate import evaluate as run_evaluation
 
     async with _measuring(config, inputs) as (resolved, objects):
@@ -254,7 +254,7 @@ async def compare_async(
     repeats: int = 1,
     **inputs: Unpack[MeasureArguments],
 ) -> Comparison:
-    """As `compare`, for code that is async."""
+    """The async form of `compare`."""
     from skillopt.measure.compare import compare as run_comparison
 
     async with _measuring(config, inputs) as (resolved, objects):
@@ -284,7 +284,7 @@ def compare(
 async def replicate_async(
     config: ConfigLike = None, *, seeds: int = 5, **arguments: Unpack[TrainArguments]
 ) -> Replication:
-    """As `replicate`, for code that is async."""
+    """The async form of `replicate`."""
     from skillopt.measure.replicate import replicate as run_seeds
 
     if isinstance(seeds, bool) or not isinstance(seeds, int) or seeds < 1:
@@ -327,12 +327,13 @@ def new_training(config: Config, **arguments: Any) -> TrainingLoop:
 
 
 async def train_config(config: Config, **arguments: Any) -> Result:
-    """For commands that train several times; the arguments are those of `TrainingLoop`."""
+    """Train one config of a command that trains several; the arguments are those of `TrainingLoop`."""
     return await fit_and_report(new_training(config, **arguments))
 
 
 async def fit_and_report(training: TrainingLoop, trackers: Sequence[Tracker] = ()) -> Result:
-    """Ctrl-C stops with everything paid for kept; again, it leaves at once. The report is written in either case."""
+    """Train, then write the report, also after a stop. The first Ctrl-C stops the run and keeps all paid replies; a
+    second one leaves at once."""
     from skillopt.view.html import write_report
     from skillopt.view.trackers import Tracking
 

@@ -52,7 +52,7 @@ class InputParts(TypedDict, total=False):
     """A list of dicts with question and answer, a data frame, a file ("tasks.csv", "hf:org/name"), or {"train": […],
     "val": […], "test": […]}."""
     scorer: ScorerFunction | str | None
-    """A function of (item, output) to a number from 0 to 1, a bool, (number, feedback) or a Score."""
+    """A function that gets (item, output) and returns a number from 0 to 1, a bool, (number, feedback) or a Score."""
     agent: Function | str | None
     """A function of (item, skill, model) that does a task and returns its answer."""
     env: Env | EnvKeys | str | None
@@ -70,13 +70,13 @@ class TrainingParts(InputParts, total=False):
     skill: Skill | str | Path | None
     """The initial skill: a Skill, its text, or the path of its file or package."""
     analysts: str | Sequence[str | Analyst | Propose | type[Analyst]]
-    """Names, Analysts, or functions of (skill, trajectories) to edits."""
+    """The analysts: names, Analyst objects, or functions that get (skill, trajectories) and return edits."""
     gate: Gate | str | None
     """An async function that decides in place of the config's gate (`skillopt.Gate`)."""
     vetoes: str | Sequence[Veto | str]
-    """Functions of (before, after), scores by item, that may reject what the gate accepts."""
+    """Functions that may reject what the gate accepts. They get (before, after): the scores by item."""
     schedule: Shape | str | None
-    """A function of the run's progress to the learning rate's share, both from 0 to 1."""
+    """A function that gets the run's progress and returns the share of the learning rate, both from 0 to 1."""
     callbacks: Sequence[Callable[[Event], object]]
     """Functions of an event; `Trainer.on` takes those for one type of event. One that raises is reported and not called
     again; the run continues."""

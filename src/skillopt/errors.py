@@ -17,7 +17,7 @@ class MissingKey(UserError):  # noqa: N818 - says it all
 
 
 class Damaged(UserError):  # noqa: N818 - says it all
-    """A file of a run is not as it was written. Nothing is trained on it."""
+    """A file of a run has changed since training wrote it. Nothing is trained on it."""
 
 
 BY_HAND = "interrupted"

@@ -59,7 +59,7 @@ class Inputs:
     """None if the config alone makes it."""
     models: dict[str, ChatModel]
     reopen: Callable[[], Env | None] | None
-    """Opens the env again; None if the caller passed it in, who then closes it."""
+    """Opens the env again. None if the caller passed the env in: then the caller closes it."""
     closed: bool = False
 
     @asynccontextmanager
@@ -94,7 +94,7 @@ def read_inputs(
     load_dotenv(Path(".env"))
     if isinstance(config, Sequence) and not isinstance(config, str):
         if tasks is not None:
-            raise UserError("tasks: are given twice, as the first argument and by name; give one of them")
+            raise UserError("tasks: are given twice, as the first argument and by name; give them once")
         config, tasks = None, config
     if isinstance(env, Mapping | str):
         _add(keys, "env", {"name": env} if isinstance(env, str) else env)
@@ -239,7 +239,7 @@ def _place(tree: Keys, name: str, value: Any) -> None:
         full = with_provider(str(value)) or value
         raise UserError(
             f"model: a run has two models: target_model={full!r} does the tasks, and optimizer_model={full!r} improves "
-            "the skill; say which"
+            "the skill; use one of these names"
         )
     homes = [section for section in Config.model_fields if section != "notes" and name in _keys(section)]
     if len(homes) != 1:

@@ -113,7 +113,8 @@ def refuse_secrets(text: str, where: str, known: Secrets | None = None) -> None:
     for secret, name in (secrets() if known is None else known).items():
         if secret in text:
             raise UserError(
-                f"{where}: contains the value of {name}; it would be stored and sent with every call: remove it"
+                f"{where}: contains the value of {name}; this value would be stored and sent with every call: remove "
+                "it from the text"
             )
 
 
@@ -173,7 +174,8 @@ def scrub(value: T, known: Secrets | None = None) -> T:
 
 
 def secrets() -> Secrets:
-    """The environment's secrets now, in the forms in which they may be repeated: plain, in JSON, URLs and HTML."""
+    """The secrets that the environment holds now, in every form in which a text may repeat them: plain, in JSON, URLs
+    and HTML."""
     forms = {
         form: name
         for name, value in os.environ.items()

@@ -30,13 +30,13 @@ class PriceKeys(TypedDict, total=False):
     """What `Price` takes."""
 
     input: float
-    """Dollars for a million prompt tokens."""
+    """Dollars per million prompt tokens."""
     output: float
-    """Dollars for a million completion tokens."""
+    """Dollars per million completion tokens."""
     cached: float | None
-    """Dollars for a million prompt tokens that the endpoint reads from its cache; null: as any other."""
+    """Dollars per million prompt tokens that the endpoint reads from its cache; null: the price of `input`."""
     written: float | None
-    """Dollars for a million prompt tokens that the endpoint writes into its cache; null: as any other."""
+    """Dollars per million prompt tokens that the endpoint writes into its cache; null: the price of `input`."""
 
 
 class TrainKeys(TypedDict, total=False):
@@ -65,9 +65,9 @@ class OptimizerKeys(TypedDict, total=False):
     """Keys of the section `optimizer`."""
 
     learning_rate: float
-    """At most this many edits a step."""
+    """The most edits per step."""
     min_learning_rate: float
-    """The rate never falls below this. null, which earlier versions wrote, is 1."""
+    """The rate never falls below this. null (in configs of earlier versions) means 1."""
     lr_scheduler: str
     """How the rate falls from learning_rate to min_learning_rate over the run: auto (cosine for 16 steps or more
     from an initial skill of under 200 tokens, else constant), cosine, linear, constant (only steps that are not
@@ -101,14 +101,15 @@ class FlatGradientKeys(TypedDict, total=False):
     """The most edits that one reply may hold. If the whole batch is one request (minibatch_size 0), never more than
     the step's learning rate."""
     analyst_workers: int
-    """Optimizer calls in flight; a local: model has at most one a core."""
+    """The most optimizer calls at the same time; a local: model has at most one per core."""
     deep_reflect_threshold: float
-    """A cause of more than this share of a step's failures, if no edit answers it, gets a request of its own."""
+    """A cause of more than this share of a step's failures gets a separate request, if no edit answers the
+    cause."""
     prompt_tokens: int
     """The most tokens of trajectories in one request. A larger batch is read in several requests; a single
     trajectory that is longer loses its middle."""
     feedback: str | Path
-    """The folder of an earlier run. People's comments on its training items and on lines of its skill (from the
+    """The folder of an earlier run. People's comments on its training items and on lines of its skill (from the web
     page) are in every request to the optimizer. A new run keeps a copy."""
     prompts_dir: str | Path
     """Folder of Markdown files (reflect.md …) that replace the package's prompts of the same names."""
@@ -154,26 +155,26 @@ class FlatEvaluationKeys(TypedDict, total=False):
     """Keys of the section `evaluation`."""
 
     use_gate: bool
-    """Accept a candidate only if it improves on the selection split. A run without it is refused."""
+    """Accept a candidate only if its score on the validation split is higher. `false` is refused."""
     metric: Literal["hard", "soft", "mixed"]
-    """hard: 0 or 1 a task; soft: 0 to 1; mixed: their mean."""
+    """hard: 0 or 1 per task; soft: 0 to 1; mixed: their mean."""
     credit_gates: int
     """After a rejection: how many more gates may test the step without the edits that broke something; 0: none."""
     alpha: float
-    """The paired gate's error rate: how often it may accept an edit that does nothing."""
+    """The highest share of useless edits that the paired gate may accept (0.05: one in twenty)."""
     max_repeats: int
-    """The most fresh samples of an item under each skill; if they do not decide, the paired gate is indecisive."""
+    """The most fresh samples of an item under each skill; if these do not decide, the verdict is indecisive."""
     floors: Mapping[str, float]
     """Limits that every accepted candidate must keep: {"type:refund": 0.8, fall: 0.1, refusals: 0.02, tokens: 500}.
     type:NAME: the least score of a task type; fall: the most that any type may lose; refusals: the most tasks that
-    the endpoint refuses, as a share; cost (dollars), tokens, turns, seconds: the most that a task may take, the
-    mean over validation."""
+    the endpoint refuses, as a share; cost (dollars), tokens, turns, seconds: the most that a task may take, as the
+    mean over the validation tasks."""
     test: bool
-    """Measure the initial and the best skill on the test split at the end. false leaves it unread; true later, with
-    the same command, reads it then."""
+    """Measure the initial and the best skill on the test split at the end. With false the split stays unread; run
+    the same command with true to read it later."""
     baselines: bool
-    """Measure the empty skill on the test split at the end, unless the initial skill has only a line or two; and
-    what doing nothing and always giving the most frequent answer would score, which costs nothing."""
+    """Measure the empty skill on the test split at the end, unless the initial skill has only a line or two. Also
+    compute the scores of doing nothing and of always giving the most frequent answer, which costs nothing."""
 
 
 class EvaluationKeys(FlatEvaluationKeys, total=False):
@@ -200,15 +201,15 @@ class ModelsKeys(TypedDict, total=False):
     target_max_tokens: int
     """The most tokens of the target's reply."""
     target_deterministic: bool | None
-    """Does the same request always give the same reply? null: what the provider is known for."""
+    """Does the same request always give the same reply? null: as the provider usually does."""
     target_reasoning_effort: Literal["", "none", "minimal", "low", "medium", "high", "xhigh"]
     """The reasoning effort of a reasoning model; empty leaves it to the endpoint."""
     target_key_name: str
     """The environment variable that holds the key, never the key itself; empty for the provider's usual one."""
     target_rpm: int | None
-    """Requests a minute that the endpoint allows; null: any number."""
+    """Requests per minute that the endpoint allows; null: any number."""
     target_tpm: int | None
-    """Tokens a minute that the endpoint allows; null: any number."""
+    """Tokens per minute that the endpoint allows; null: any number."""
     targets: Mapping[str, ModelSettingsKeys]
     """Settings for single targets, by `provider:model` or by provider, such as {local: {max_tokens: 20}}:
     max_tokens, workers, call_timeout, deterministic. They override the keys for every target, unless these are
@@ -252,7 +253,7 @@ class ModelsKeys(TypedDict, total=False):
     judge_key_name: str
     """As target_key_name."""
     judge_workers: int
-    """Judge calls in flight."""
+    """The most judge calls at the same time."""
     judge_rpm: int | None
     """As target_rpm."""
     judge_tpm: int | None
@@ -272,7 +273,7 @@ class FlatEnvKeys(TypedDict, total=False):
     task: str
     """The tasks in a sentence or two, for the optimizer; empty: the env's own description."""
     benchmark: str
-    """The folder of its runs below output_root; empty for the env's name."""
+    """The folder of the runs below output_root; empty for the env's name."""
     split_dir: str | Path
     """Folder with train/, val/ and test/, each with items.json, items.jsonl or items.csv."""
     data: str | Path
@@ -318,12 +319,12 @@ class HardwareKeys(TypedDict, total=False):
     """Keys of the section `hardware`."""
 
     workers: int
-    """Target calls in flight; a local: model has at most one a core."""
+    """The most target calls at the same time; a local: model has at most one per core."""
     executor: Literal["local", "processes", "ray"]
-    """local: this process does and scores the tasks; processes: other processes of this machine, at most one a
+    """local: this process does and scores the tasks; processes: other processes of this machine, at most one per
     core; ray: a Ray cluster. This process always makes the model calls."""
     ray_address: str
-    """The cluster's address, `auto` for the one that this machine is part of; empty to start one on this
+    """The cluster's address; `auto` for the cluster that this machine is part of; empty to start a cluster on this
     machine."""
     call_timeout: float | None
     """Seconds until a call without an answer is ended and retried; null: 120, and 300 for local: models."""

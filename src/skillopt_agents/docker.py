@@ -37,7 +37,7 @@ _KILLED = 137
 
 
 class DockerError(SkillOptError):
-    """Docker or a container failed. That says nothing of the target."""
+    """Docker or a container failed. That says nothing about the target."""
 
 
 class Machine(BaseModel):

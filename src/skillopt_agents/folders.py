@@ -174,8 +174,8 @@ def _task(folder: Path, tasks: dict[str, TaskFolder]) -> Item:
         has_sandboxed = any(each.machine for each in tasks.values())
         if problem := "" if has_sandboxed else docker_problem():
             raise UserError(
-                f"{folder}: environment/Dockerfile does more than copy all of environment/ to its WORKDIR, which needs "
-                f"Docker, which cannot be used here: {problem}; start it, or leave the task out"
+                f"{folder}: environment/Dockerfile does more than copy all of environment/ to its WORKDIR. The task "
+                f"needs Docker, which cannot be used here: {problem}; start Docker, or remove the task's folder"
             )
         files = read_files("environment", folder, f"{folder}: environment", _MOST)
         task = TaskFolder(folder=folder, files=files, machine=settings.environment)
@@ -203,7 +203,7 @@ def _recipe(folder: Path) -> TaskFolder | None:
     if any(name.startswith("docker-compose") for name in files):
         raise UserError(
             f"{folder}: environment/docker-compose.yaml starts services, which needs Docker Compose; this version runs "
-            "tasks of one container: leave the task out"
+            "tasks of one container: remove the task's folder"
         )
     plain = {name: content for name, content in files.items() if name not in _BUILDS}
     if "Dockerfile" not in files:
@@ -241,8 +241,8 @@ def _settings(file: Path) -> TaskSettings:
 
 
 class TestsCheck(Scorer):
-    """tests/test.sh in the sandbox: the workspace at the place that the task names, tests at /tests, the reward in
-    /logs/verifier. The tests are put there after the agent has ended."""
+    """Runs tests/test.sh in the sandbox after the agent has ended. The workspace is at the WORKDIR of the task, the
+    tests are at /tests, and the reward is written to /logs/verifier."""
 
     __test__ = False  # not a pytest class
     needs_workspace = True

@@ -12,7 +12,7 @@ from skillopt_benchmarks.sources import DataSource
 
 
 def published(path: Path) -> Iterator[Item]:
-    """Items of a split of the Formula set: one JSON object a line."""
+    """Items of a split of the Formula set: one JSON object per line."""
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         row = json.loads(line)
         yield plain_item(path.stem, number, row["context"], row["target"])

@@ -108,5 +108,7 @@ def _refuse_repeated(ids_by_split: Mapping[str, Sequence[str]], path: Path) -> N
     for split, ids in ids_by_split.items():
         for name in ids:
             if name in first:
-                raise UserError(f"--manifest: {path}: '{name}' is in {first[name]} and in {split}; an id has one split")
+                raise UserError(
+                    f"--manifest: {path}: '{name}' is in {first[name]} and in {split}; remove the id from one of them"
+                )
             first[name] = split

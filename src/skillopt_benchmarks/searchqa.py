@@ -70,7 +70,7 @@ def _head(text: str, most: int) -> str:
 
 
 def published(path: Path) -> Iterator[Item]:
-    """Items of the MRQA form of SearchQA: one JSON object a line, packed or not, `qas` below each context."""
+    """Items of the MRQA form of SearchQA: one JSON object per line, packed or not, `qas` below each context."""
     with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
         for line in lines:
             row = json.loads(line)

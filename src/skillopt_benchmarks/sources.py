@@ -1,4 +1,4 @@
-"""Makes split folders of the files of published benchmarks. Each benchmark's module has its `SOURCE`."""
+"""Makes split folders from the files of published benchmarks. Each benchmark's module has its `SOURCE`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class DataSource:
     url: str = ""
     """The file that can be fetched without an account; empty if an account is needed."""
     sha256: str = ""
-    """SHA-256 of the file at `url`; empty if its authors may change it."""
+    """The SHA-256 of the file at `url`; empty if its authors may change it."""
     bytes: int = 0
     """The size of the file at `url`; 0 if its authors may change it."""
     folders: tuple[str, ...] = ()
@@ -115,10 +115,10 @@ def prepare(
     manifest says or drawn by a hash."""
     source = source_of(name)
     if kind and not source.kinds:
-        raise UserError(f"--kind: {name} has no kinds; leave it out")
+        raise UserError(f"--kind: {name} has no kinds; leave --kind out")
     if source.prepare:
         if manifest:
-            raise UserError(f"--manifest: {name} takes its splits from the published folders; leave it out")
+            raise UserError(f"--manifest: {name} takes its splits from the published folders; leave --manifest out")
         return source.prepare(out)
     ids_by_split = read_manifest(manifest) if manifest else {}
     source = _of_kind(name, source, kind)

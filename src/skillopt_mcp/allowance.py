@@ -94,8 +94,9 @@ class Allowances:
             reserved = sum(other.limits.get(limit, 0) for other in starts if other is not start)
             if wanted + reserved > allowed:
                 raise UserError(
-                    f"budget.{limit}: {wanted:g} is above {allowed - reserved:g}, which is left of {allowed:g} for the "
-                    "runs that this server starts; lower it, continue a run, or ask the user"
+                    f"budget.{limit}: {wanted:g} is more than {allowed - reserved:g}, the rest of the {allowed:g} for "
+                    "all runs "
+                    "that this server starts; lower this limit, continue a run, or ask the user"
                 )
             limits[limit] = max(wanted, start.limits.get(limit, 0))
         start.limits |= limits

@@ -131,7 +131,7 @@ class Tools:
             if status.begun or status.state != "running":
                 break
             if time.monotonic() > end:
-                raise UserError("the run has not begun after 30 s; list_runs shows whether it does")
+                raise UserError("the run has not begun after 30 s; list_runs shows it as soon as it has")
             await asyncio.sleep(LOOK)
         if not status.run:
             self._space.allowances.give_back(allowed)

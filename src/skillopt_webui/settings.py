@@ -58,7 +58,9 @@ def make_settings(
     """
     workspace = workspace.resolve()
     if token and len(token) < 12:
-        raise UserError("--token: is shorter than 12 characters, and could be guessed; leave it out for a random one")
+        raise UserError(
+            "--token: is shorter than 12 characters, and could be guessed; leave --token out for a random token"
+        )
     if not token and not is_loopback(host):
         token = secrets.token_urlsafe(24)
     return PageSettings(

@@ -391,7 +391,7 @@ def test_the_commands_list_wait_check_and_hand_in(
     assert path in out, "the newest run of a folder of runs"
     code, out, _ = run(capsys, "letters", path)
     assert f"{letter['number']}  {letter['stage']}  {letter['page']}" in out
-    assert "start the same training again" in out
+    assert "run the same training command again" in out
     bad = tmp_path / "bad.json"
     bad.write_text('{"edits": []}')
     for arguments, said in (

@@ -201,7 +201,7 @@ def test_an_item_is_never_set_aside_for_a_429_and_the_wait_is_said(
     lines = [Lines()(event) for event in told if event.kind == "throttled"]
     assert lines
     assert re.match(
-        r"Throttled: storm turns calls away \(429: too many requests\); 1 calls wait, the next .* \d so far",
+        r"Throttled: storm rejects calls \(429: too many requests\); 1 calls wait, the next .* \d so far",
         str(lines[0]),
     )
     assert not [row for row in read_jsonl(result.path / "events.jsonl") if row["kind"] == "throttled"]
@@ -233,7 +233,7 @@ def test_an_item_that_is_set_aside_is_named_on_the_terminal(tmp_path: Path) -> N
     result = library.train(**small(tmp_path, scorer=picky, callbacks=[told.append]))
     (gone,) = result.summary["set_aside"]
     lines = [Lines()(event) for event in told if event.kind == "set_aside"]
-    assert [line for line in lines if str(line).startswith(f"Set aside, for every skill alike: {gone} (")]
+    assert [line for line in lines if str(line).startswith(f"Set aside for every skill: {gone} (")]
 
 
 def test_a_program_that_shows_progress_ends_as_the_command_line_does(

@@ -171,9 +171,9 @@ def test_rows_that_contradict_each_other_are_named_by_their_lines_and_nothing_is
         write_folder(tmp_path / "own", InitOptions(source=tmp_path / "a.csv"))
     assert str(caught.value).splitlines() == [
         f"{tmp_path / 'a.csv'}: lines 5, 14 and 16 ask the same ('What is 3?') and want different answers ('a3'; 'b'; "
-        "'c'); keep one, or give each of them all right answers",
+        "'c'); keep one of these tasks, or give each of them all right answers",
         f"{tmp_path / 'a.csv'}: lines 9 and 15 ask the same ('What is 7?') and want different answers ('a7'; 'b'); "
-        "keep one, or give each of them all right answers",
+        "keep one of these tasks, or give each of them all right answers",
         "correct these rows, or add --skip-bad to leave them out",
     ]
     assert not (tmp_path / "own").exists()

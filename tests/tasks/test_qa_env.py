@@ -176,7 +176,7 @@ def test_an_empty_split_is_named(data: Path, name: str, content: str) -> None:
     (data / "test" / name).write_text(content)
     message = refusal(data)
     assert str(data / "test" / name) in message
-    assert "every split needs some" in message
+    assert "every split needs at least one" in message
 
 
 @pytest.mark.parametrize(("name", "before"), [("items.json", b'[{"id": "'), ("items.jsonl", b'{"id": "')])
@@ -226,7 +226,7 @@ def test_an_id_in_two_splits_is_refused(data: Path, first: str, second: str) -> 
     (data / second / "items.json").write_text(json.dumps([rows(second)[0], shared]))
     message = refusal(data)
     assert f"id '{first}-0' is in {first} and {second}" in message
-    assert "remove it from one of them" in message
+    assert "remove the item from one split" in message
 
 
 @pytest.mark.parametrize("question", ["train 0?", "  TRAIN\n 0? "])

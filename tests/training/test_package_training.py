@@ -231,7 +231,7 @@ def test_a_changed_package_folder_of_a_run_is_found(imported: tuple[Path, RunDir
     (tmp_path / "run" / "package" / "references" / "about.md").write_text("other")
     done = command("verify", str(tmp_path / "run"))
     assert done.returncode == 1
-    assert "not what they were" in done.stdout
+    assert "have changed since training wrote them" in done.stdout
 
 
 @pytest.mark.slow

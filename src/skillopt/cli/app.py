@@ -38,10 +38,10 @@ RETIRED = {
     ("report", "--prices"): "set budget.prices before a training (summary.json has each role's tokens)",
     ("verify", "--repair"): "`skillopt verify RUN` names the files to delete, and training writes them",
     ("lint", "--out"): "SARIF is no longer written; use --json > FILE, or --github for notes on lines",
-    ("lint", "-c"): "lint reads no tasks; leave it out",
-    ("lint", "--config"): "lint reads no tasks; leave it out",
+    ("lint", "-c"): "lint reads no tasks; remove this option",
+    ("lint", "--config"): "lint reads no tasks; remove this option",
     **{
-        ("plan", option): "the time is an estimate from usual durations; leave it out"
+        ("plan", option): "the time is an estimate from usual durations; remove this option"
         for option in ("--target-seconds", "--optimizer-seconds")
     },
     ("sweep", "--random"): "list the values, such as key=2,4,8",
@@ -143,17 +143,20 @@ def _meant_run(path: Path | None) -> Path | None:
 
 
 RunArgument = Annotated[
-    Path, typer.Argument(help="A run's folder, or a folder of runs (its newest).", callback=_meant_run)
+    Path, typer.Argument(help="A run's folder, or a folder of runs (then its newest run).", callback=_meant_run)
 ]
 RunOption = Annotated[
     Path | None,
     typer.Option("--run", help="A run's folder, or a folder of runs; else the config's own.", callback=_meant_run),
 ]
 BaseOption = Annotated[
-    str, typer.Option("--base", help="What to compare with: none, a file or folder, or a git ref such as origin/main.")
+    str,
+    typer.Option(
+        "--base", help="What to compare with: none (no skill), a file or folder, or a git ref such as origin/main."
+    ),
 ]
 HeadOption = Annotated[
-    str, typer.Option("--head", help="Take the skill from this git ref; config and tasks stay the working folder's.")
+    str, typer.Option("--head", help="Take the skill from this git ref, and config and tasks from the working folder.")
 ]
 ProjectOption = Annotated[Path, typer.Option("--project", help="The file that lists the repository's skills.")]
 GithubOption = Annotated[

@@ -70,9 +70,14 @@ def check(
     ] = "",
     watch: Annotated[
         Path | None,
-        typer.Option("--watch", help="Print only what changed since this file's matrix, and write the new one to it."),
+        typer.Option(
+            "--watch",
+            help="Print only the changes since the matrix in this file, and write the new matrix to the file.",
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The matrix as JSON; with --watch, what changed.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the matrix as JSON; with --watch, the changes.")
+    ] = False,
     project: ProjectOption = Path(PROJECT_FILE),
     out: Annotated[Path | None, typer.Option("--out", help="Folder for summary.md, junit.xml and check.json.")] = None,
     github: GithubOption = False,
@@ -172,7 +177,9 @@ def _config(
     found: Found, settings: Settings, given: Settings, project: Path, target: str, overrides: Sequence[str]
 ) -> Config:
     if not settings.config:
-        raise UserError(f"{found.name}: which tasks measure it? Name a --config, or list the skill in {PROJECT_FILE}")
+        raise UserError(
+            f"{found.name}: no tasks measure this skill; name a --config, or list the skill in {PROJECT_FILE}"
+        )
     path = Path(settings.config) if given.config else project.parent / settings.config
     spend = [f"budget.max_usd={settings.budget}"] if settings.budget is not None else []
     loaded = load_config(path, [*spend, *overrides], target)

@@ -11,7 +11,7 @@ from skillopt.cli.app import app
 from skillopt.errors import UserError
 
 data_app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Fetch and convert the data of benchmarks, or make it."
+    no_args_is_help=True, rich_markup_mode=None, help="Fetch, convert or make the data of benchmarks."
 )
 app.add_typer(data_app, name="data")
 
@@ -25,10 +25,10 @@ def prepare(
     ],
     source: Annotated[Path | None, typer.Option("--from", help="Folder of the published files.")] = None,
     out: Annotated[Path | None, typer.Option(help="The folder for train/, val/ and test/.")] = None,
-    kind: Annotated[str, typer.Option(help="bbh: which of its kinds, such as navigate.")] = "",
+    kind: Annotated[str, typer.Option(help="bbh: the kind of tasks, such as navigate.")] = "",
     manifest: Annotated[
         Path | None,
-        typer.Option(help='Which item is in which split: {"train": [ids], …}, or a folder with a file a split.'),
+        typer.Option(help='Which item is in which split: {"train": [ids], …}, or a folder with one file per split.'),
     ] = None,
 ) -> None:
     """Turn a published benchmark into a split folder; fetch it first if that needs no account."""
@@ -55,13 +55,15 @@ def generate(
     families: Annotated[
         str, typer.Option(help="reasoning_gym: task families, with commas between them.")
     ] = "chain_sum",
-    recipes: Annotated[bool, typer.Option(help="Games: write recipes, not files; they are made when played.")] = False,
+    recipes: Annotated[
+        bool, typer.Option(help="Games: write recipes, not files; a game is made when it is played.")
+    ] = False,
 ) -> None:
     """Make tasks from a seed: games, or items of reasoning-gym's families, frozen to JSON."""
     _known(name, "generate")
     sizes = {"train": train, "val": val, "test": test}
     if (out / "train" / "items.json").exists():
-        raise UserError(f"--out: {out} holds items already; name another folder, or remove it")
+        raise UserError(f"--out: {out} holds items already; name another folder, or remove this one")
     if name == "reasoning_gym":
         from skillopt_benchmarks.reasoning_gym import generate as make
         from skillopt_benchmarks.rows import write_splits

@@ -26,13 +26,16 @@ def harvest(
     to: Folder = Path("harvest"),
     project: Annotated[Path | None, typer.Option("--project", help="Only sessions in this folder or below it.")] = None,
     since: Annotated[str, typer.Option("--since", help="30d, 2026-01-31 or last: only files changed after that.")] = "",
-    headless: Annotated[bool, typer.Option("--headless", help="Also runs that nobody watched.")] = False,
-    subagents: Annotated[bool, typer.Option("--subagents", help="Also runs of sub-agents.")] = False,
+    headless: Annotated[
+        bool, typer.Option("--headless", help="Also read headless runs, which nobody watched.")
+    ] = False,
+    subagents: Annotated[bool, typer.Option("--subagents", help="Also read runs of sub-agents.")] = False,
     local: Annotated[bool, typer.Option("--local", help="Refuse a model that is not on this machine.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be read.")] = False,
     optimizer_model: OptimizerOption = "",
     overrides: Annotated[
-        list[str] | None, typer.Option("--set", metavar="section.key=value", help="A key of the model or the budget.")
+        list[str] | None,
+        typer.Option("--set", metavar="section.key=value", help="Set a config key of the model or the budget."),
     ] = None,
 ) -> None:
     """Find tasks in sessions with coding agents, in traces and in evals."""
@@ -71,7 +74,12 @@ def review_harvest(
     ] = None,
     drop: Annotated[list[str] | None, typer.Option("--drop", metavar="ID", help="Drop a task.")] = None,
     edit: Annotated[
-        list[str] | None, typer.Option("--edit", metavar="ID.FIELD=TEXT", help="rule, instruction, or a check's kind.")
+        list[str] | None,
+        typer.Option(
+            "--edit",
+            metavar="ID.FIELD=TEXT",
+            help="Change a task: its rule, its instruction, or its check (by the check's kind).",
+        ),
     ] = None,
     merge: Annotated[list[str] | None, typer.Option("--merge", metavar="ID=INTO", help="Join two tasks.")] = None,
     skill: Annotated[

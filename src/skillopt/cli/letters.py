@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from skillopt.models.handoff.status import LettersStatus
 
 LettersArgument = Annotated[
-    Path, typer.Argument(help="A run's folder, a folder of runs (its newest), or a folder of letters.")
+    Path, typer.Argument(help="A run's folder, a folder of runs (then its newest run), or a folder of letters.")
 ]
 
 
@@ -23,7 +23,9 @@ LettersArgument = Annotated[
 def letters(
     run: LettersArgument,
     wait: Annotated[bool, typer.Option("--wait", help="Block until a letter is open, or the run has ended.")] = False,
-    timeout: Annotated[float | None, typer.Option("--timeout", min=0, help="Seconds to --wait at most.")] = None,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", min=0, help="The most seconds that --wait waits.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object: status, reason and open letters.")] = False,
 ) -> None:
     """List the open letters of a run whose optimizer is a handoff."""
@@ -42,7 +44,7 @@ def letters(
 def answer(
     run: LettersArgument,
     number: Annotated[int, typer.Argument(min=1, help="The letter's number.")],
-    file: Annotated[str, typer.Argument(help="The reply; - or nothing reads standard input.")] = "-",
+    file: Annotated[str, typer.Argument(help="File with the reply; - or no file reads standard input.")] = "-",
 ) -> None:
     """Check a reply to a letter and hand it in. If it does not fit, the exit code is 2 and the letter stays open."""
     from skillopt.models.handoff import box_of
@@ -85,5 +87,7 @@ def _lines(found: LettersStatus) -> list[str]:
     else:
         lines.append(f"Read a letter, then: skillopt answer {found['run']} NUMBER FILE")
         if found["status"] not in {"running", "unknown"}:
-            lines.append("No process is working on this run: when they are answered, start the same training again.")
+            lines.append(
+                "No process is working on this run: when all letters are answered, run the same training command again."
+            )
     return lines

@@ -13,7 +13,7 @@ from skillopt.cli.app import RunArgument, app, say
 
 @app.command()
 def report(
-    run: RunArgument, show: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False
+    run: RunArgument, show: Annotated[bool, typer.Option("--open", help="Open the report in the browser.")] = False
 ) -> None:
     """Write a run's report again (report.html, report.md, plots/), also for one that is not finished."""
     from skillopt.record.directory import RunDirectory
@@ -31,7 +31,9 @@ def blame(
     run: RunArgument,
     line: Annotated[int | None, typer.Option("--line", min=1, help="Show everything about one line.")] = None,
     file: Annotated[str, typer.Option("--file", help="One file of a package, such as references/rules.md.")] = "",
-    version: Annotated[int | None, typer.Option("--version", min=0, help="Another version than the best.")] = None,
+    version: Annotated[
+        int | None, typer.Option("--version", min=0, help="Show this version in place of the best one.")
+    ] = None,
     trace: Annotated[str, typer.Option("--trace", metavar="ID", help="Print a trajectory that an edit cites.")] = "",
 ) -> None:
     """Say for each line of a skill which step, edit and trajectories it comes from."""
@@ -75,7 +77,7 @@ def verify(run: RunArgument) -> None:
     if damages := find_damage(directory):
         for damage in damages:
             say(f"FAIL  {damage}")
-        anew = "run the same `skillopt train` command again: it writes them anew"
+        anew = "run the same `skillopt train` command again: it writes these files anew"
         print(anew if all(damage.derived for damage in damages) else WAY_OUT)
         raise typer.Exit(1)
     entries = Run(directory).finished_entries()
@@ -86,7 +88,7 @@ def verify(run: RunArgument) -> None:
 @app.command()
 def runs(
     root: Annotated[Path, typer.Argument(help="An output folder, or a benchmark's folder in it.")] = Path("outputs"),
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a run.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per run.")] = False,
 ) -> None:
     """List runs with their scores, status and cost, the newest first."""
     import json
@@ -114,7 +116,9 @@ def diff(
     a: Annotated[
         str, typer.Argument(metavar="A", help="A run (its best skill), RUN@3 (version 3), a skill file or package.")
     ],
-    b: Annotated[str, typer.Argument(metavar="[B]", help="The same; without it, A against its initial skill.")] = "",
+    b: Annotated[
+        str, typer.Argument(metavar="[B]", help="The second skill; without it, A is compared with its initial skill.")
+    ] = "",
 ) -> None:
     """Show what differs between two runs, two versions of a run, or two skills (files or packages)."""
     from skillopt.view.runs_table import diff_report
@@ -126,7 +130,8 @@ def diff(
 def review(
     run: RunArgument,
     choose: Annotated[
-        list[str] | None, typer.Option("--choose", metavar="ID=CHOICE", help="a, b, both or neither, such as 3-1=a.")
+        list[str] | None,
+        typer.Option("--choose", metavar="ID=CHOICE", help="Decide a conflict: a, b, both or neither, such as 3-1=a."),
     ] = None,
     write: Annotated[
         list[str] | None, typer.Option("--write", metavar="ID=TEXT", help="Write the edit yourself, such as 3-1='…'.")

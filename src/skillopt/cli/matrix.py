@@ -37,12 +37,14 @@ def read_matrix(file: Path) -> Matrix | None:
     try:
         return read_record(Matrix, file) if file.is_file() else None
     except Damaged:
-        raise UserError(f"--watch: {file} is not a matrix of skillopt check; remove it, or name another file") from None
+        raise UserError(
+            f"--watch: {file} is not a matrix of skillopt check; remove the file, or name another"
+        ) from None
 
 
 def watch_matrix(outcomes: Sequence[CheckOutcome], recorded: Matrix | None, file: Path, *, as_json: bool) -> int:
-    """Print the cells whose word changed, record the matrix, and return the exit code: 1 if a cell got worse, else that
-    of the reason why a skill was not measured."""
+    """Print the cells whose word changed, record the matrix, and return the exit code: 1 if a cell got worse, else the
+    code for the reason why a skill was not measured."""
     from skillopt.measure.matrix import changes, matrix_of, merged
     from skillopt.record.files import write_json
     from skillopt.view.check_lines import change_line

@@ -53,7 +53,9 @@ def compare(
     a: Annotated[
         str, typer.Argument(metavar="A", help="Skill file, folder of a package or run, RUN@3; or `initial` or `best`.")
     ],
-    b: Annotated[str, typer.Argument(metavar="B", help="The same; twice the same skill shows the target's noise.")],
+    b: Annotated[
+        str, typer.Argument(metavar="B", help="The second skill; the same skill twice shows the target's noise.")
+    ],
     config: ConfigOption,
     overrides: Overrides = None,
     split: Annotated[str, typer.Option("--split", help="train, val or test.")] = "val",
@@ -82,11 +84,12 @@ def ablate(
     run: RunArgument,
     overrides: Overrides = None,
     repeats: Annotated[
-        int | None, typer.Option("--repeats", min=1, help="Samples of each item; 1, or 3 if the target is noisy.")
+        int | None,
+        typer.Option("--repeats", min=1, help="Samples of each item: 1 unless set, or 3 if the target is noisy."),
     ] = None,
     max_calls: Annotated[int | None, typer.Option("--max-calls", min=1, help="Stop after this many calls.")] = None,
 ) -> None:
-    """Measure what each rule of the best skill is worth on the selection split. Reports, and removes nothing."""
+    """Measure what each rule of the best skill is worth on the validation split. The skill does not change."""
     from skillopt.measure.ablate import ablate as run_ablation
     from skillopt.record.directory import RunDirectory
     from skillopt.view.measured_tables import ablation_lines, ablation_table

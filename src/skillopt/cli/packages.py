@@ -35,7 +35,7 @@ def export(
     description: Annotated[
         str, typer.Option("--description", help="What the skill does and when to use it, for the front matter.")
     ] = "",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write into a folder that is there already.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write into a folder that exists already.")] = False,
 ) -> None:
     """Write a run's best skill as an Agent Skills package. A run that began with a package gives that one back."""
     from skillopt.record.directory import RunDirectory
@@ -56,7 +56,7 @@ def import_package(
 
     copy = to / checked_package(package).name
     if copy.exists() or copy.is_symlink():
-        raise UserError(f"{copy}: exists already; choose another folder, or remove it first")
+        raise UserError(f"{copy}: exists already; choose another folder, or remove this one first")
     skill = whole_package(package)
     skill.write_to(copy)
     say(f"Package: {copy} ({', '.join(sorted(skill.files))})")

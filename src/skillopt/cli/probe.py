@@ -15,7 +15,7 @@ def probe(
     config: ConfigOption,
     overrides: Overrides = None,
     target_model: TargetOption = "",
-    items: Annotated[int, typer.Option("--items", min=1, help="Training tasks that are asked.")] = 12,
+    items: Annotated[int, typer.Option("--items", min=1, help="How many training tasks to try.")] = 12,
     samples: Annotated[int, typer.Option("--samples", min=1, help="Samples of each task.")] = 4,
     as_json: Annotated[bool, typer.Option("--json", help="Print probe.json.")] = False,
 ) -> None:

@@ -40,7 +40,7 @@ def prune(
         print(
             f"Ablation: {most.rules} rules on {most.items} validation items, at most {most.ablation:,} rollouts.\n"
             f"Then at most {trials} shorter skills against the best one, about {most.trials:,} rollouts at most.\n"
-            "What is in the journal costs nothing. Nothing was asked."
+            "Replies in the journal cost nothing. No call was made."
         )
         return
     result = measured(

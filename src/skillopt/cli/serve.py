@@ -20,9 +20,9 @@ app.add_typer(sim_app, name="sim")
 @app.command()
 def ui(
     host: Annotated[
-        str, typer.Option(help="Address to listen on; any but this machine's own needs a token.")
+        str, typer.Option(help="Address to listen on; an address that other machines can reach needs a token.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 7860,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free port.")] = 7860,
     outputs: Annotated[
         list[Path] | None, typer.Option(help="Folder of runs, such as outputs; may be repeated.")
     ] = None,
@@ -32,7 +32,7 @@ def ui(
         typer.Option(help="Folder that configs may name for data and skills; the working folder unless set."),
     ] = None,
     allow_host: Annotated[
-        list[str] | None, typer.Option(help="A name by which a proxy or tunnel reaches the page.")
+        list[str] | None, typer.Option(help="A name under which a proxy or tunnel serves the web page.")
     ] = None,
 ) -> None:
     """Open the web page: configure, launch, watch and compare runs. Set your token in SKILLOPT_UI_TOKEN."""
@@ -55,7 +55,10 @@ def ui(
 @app.command()
 def mcp(
     folder: Annotated[
-        Path, typer.Argument(help="The folder of your configs, tasks and runs; nothing outside of it is touched.")
+        Path,
+        typer.Argument(
+            help="The folder of your configs, tasks and runs; nothing outside of this folder is read or changed."
+        ),
     ] = Path(),
 ) -> None:
     """Serve MCP on standard input and output: an agent plans, starts and watches runs and answers their letters."""
@@ -66,7 +69,7 @@ def mcp(
 
 @sim_app.command("serve")
 def sim_serve(
-    port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 takes a free one.")] = 8077,
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 takes a free port.")] = 8077,
     options: Annotated[
         list[str] | None, typer.Argument(metavar="[option=value]...", help="Weather, see docs/simulated_world.md.")
     ] = None,

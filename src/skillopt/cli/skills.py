@@ -59,7 +59,7 @@ def find_skills(named: str, project: Path, base: str, head: str) -> list[Found]:
         return [_found(named, path, skills[path], project.parent, base, head)]
     skills = read_project(project)
     if len(skills) > 1 and _is_skill(base):
-        raise UserError(f"--base {base}: is one skill, and {project} lists {len(skills)}; name the one that is meant")
+        raise UserError(f"--base {base}: is one skill, and {project} lists {len(skills)}; name the skill to compare")
     return [_found(path, path, settings, project.parent, base, head) for path, settings in skills.items()]
 
 

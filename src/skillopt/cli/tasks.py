@@ -56,7 +56,9 @@ def split(
     file: Annotated[Path, typer.Argument(help=f"A file with tasks: {_FORMATS}.")],
     ratios: Annotated[str, typer.Option(help="Shares of train, val and test; 2:1:1, or the saved split's.")] = "",
     seed: Annotated[int | None, typer.Option(help="Another seed gives another division; 0 unless set.")] = None,
-    extend: Annotated[bool, typer.Option("--extend", help="Distribute new tasks; all others stay.")] = False,
+    extend: Annotated[
+        bool, typer.Option("--extend", help="Distribute the new tasks; all others stay in their splits.")
+    ] = False,
     renew: Annotated[bool, typer.Option("--renew", help="Divide everything again.")] = False,
     question: Annotated[str, typer.Option(help="The column of the question, or a path such as inputs.question.")] = "",
     answer: Annotated[str, typer.Option(help="The column of the answer.")] = "",

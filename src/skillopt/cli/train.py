@@ -39,7 +39,9 @@ def train(
     optimizer_model: OptimizerOption = "",
     target_model: TargetOption = "",
     resume: Annotated[bool, typer.Option("--resume", help="Only continue an unfinished run.")] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Begin another run, whatever is there.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Start a new run, even if an unfinished one could be continued.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Each event as a line of JSON, as in events.jsonl.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Fetch a benchmark's data without asking.")] = False,
 ) -> None:
@@ -94,7 +96,7 @@ def for_description(config: Config) -> Config:
 def replicate(
     config: ConfigOption,
     overrides: Overrides = None,
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many seeds, from train.seed on.")] = 5,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many seeds; the first is train.seed.")] = 5,
     optimizer_model: OptimizerOption = "",
     target_model: TargetOption = "",
 ) -> None:

@@ -79,7 +79,8 @@ class Config(Section):
         return config
 
     def flat(self) -> dict[str, JsonValue]:
-        """`{"train.num_epochs": 4, …}`; free-form keys (options, prices) stay whole."""
+        """All settings by dotted key: `{"train.num_epochs": 4, …}`. A key with free content (options, prices) keeps its
+        whole dict."""
         tree = self.model_dump(mode="json")
         return {f"{section}.{key}": value for section, keys in tree.items() for key, value in keys.items()}
 

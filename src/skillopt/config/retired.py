@@ -9,17 +9,17 @@ RETIRED = {
     "env.data_path": "set env.data to the file or folder",
     "env.split_ratio": "set env.split={train: 0.5, val: 0.25, test: 0.25}, or other shares",
     "optimizer.lr_control_mode": "set optimizer.lr_scheduler",
-    "optimizer.skill_update_mode": "remove it; a skill changes by edits alone",
-    "optimizer.slow_update_gate_with_selection": "remove it; guidance always passes the gate, and "
+    "optimizer.skill_update_mode": "remove the key; a skill changes by edits alone",
+    "optimizer.slow_update_gate_with_selection": "remove the key; guidance always passes the gate, and "
     "optimizer.slow_update_gate sets its rule",
     "train.train_size": "set env.options.limit={train: N}",
     "budget.target": "set budget.max_usd or budget.max_calls for both roles",
     "budget.optimizer": "set budget.max_usd or budget.max_calls for both roles",
-    "gradient.candidates": "remove it; a step has a second candidate only if it has examples read off the data",
+    "gradient.candidates": "remove the key; a step has a second candidate only if it has examples read off the data",
     "gradient.failure_only": "set gradient.analysts to [brief], which reads failures alone",
-    "gradient.rank": "remove it; edits are always ranked by the failures that they cover",
-    "gradient.samples": "remove it; each minibatch is asked about once",
-    "train.speculate": "remove it; the next rollouts begin as soon as the gate's verdict is certain",
+    "gradient.rank": "remove the key; edits are always ranked by the failures that they cover",
+    "gradient.samples": "remove the key; there is one request per minibatch",
+    "train.speculate": "remove the key; the next rollouts begin as soon as the gate's verdict is certain",
 }
 """What to do instead. Using the key is an error."""
 RETIRED_MODELS = {"sim:player": "the simulated player of games is no longer part of SkillOpt; name a model"}

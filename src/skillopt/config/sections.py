@@ -99,9 +99,9 @@ class TrainConfig(Section):
 
 class OptimizerConfig(Section):
     learning_rate: float = Field(default=4.0, ge=1, le=64)
-    """At most this many edits a step."""
+    """The most edits per step."""
     min_learning_rate: float = Field(default=1.0, ge=1, le=64)
-    """The rate never falls below this. null, which earlier versions wrote, is 1."""
+    """The rate never falls below this. null (in configs of earlier versions) means 1."""
     lr_scheduler: str = AUTO
     """How the rate falls from learning_rate to min_learning_rate over the run: auto (cosine for 16 steps or more from
     an initial skill of under 200 tokens, else constant), cosine, linear, constant (only steps that are not accepted
@@ -158,15 +158,15 @@ class GradientConfig(Section):
     """The most edits that one reply may hold. If the whole batch is one request (minibatch_size 0), never more than
     the step's learning rate."""
     analyst_workers: int = Field(default=16, ge=1)
-    """Optimizer calls in flight; a local: model has at most one a core."""
+    """The most optimizer calls at the same time; a local: model has at most one per core."""
     deep_reflect_threshold: float = Field(default=0.3, ge=0, le=1)
-    """A cause of more than this share of a step's failures, if no edit answers it, gets a request of its own."""
+    """A cause of more than this share of a step's failures gets a separate request, if no edit answers the cause."""
     prompt_tokens: int = Field(default=24_000, ge=500)
     """The most tokens of trajectories in one request. A larger batch is read in several requests; a single trajectory
     that is longer loses its middle."""
     feedback: str = ""
-    """The folder of an earlier run. People's comments on its training items and on lines of its skill (from the page)
-    are in every request to the optimizer. A new run keeps a copy."""
+    """The folder of an earlier run. People's comments on its training items and on lines of its skill (from the web
+    page) are in every request to the optimizer. A new run keeps a copy."""
     prompts_dir: str = ""
     """Folder of Markdown files (reflect.md …) that replace the package's prompts of the same names."""
     merge: Literal["local", "llm"] = "llm"
@@ -196,9 +196,9 @@ class PackageConfig(Section):
 
 class EvaluationConfig(Section):
     use_gate: bool = True
-    """Accept a candidate only if it improves on the selection split. A run without it is refused."""
+    """Accept a candidate only if its score on the validation split is higher. `false` is refused."""
     metric: Literal["hard", "soft", "mixed"] = "hard"
-    """hard: 0 or 1 a task; soft: 0 to 1; mixed: their mean."""
+    """hard: 0 or 1 per task; soft: 0 to 1; mixed: their mean."""
     gate: str = "paired"
     """The gate. strict: accept a candidate if its validation score is higher than the current skill's. paired: fresh
     samples of both skills, on the items on which they differ, must also confirm it; if nothing is noisy, it is the
@@ -209,20 +209,20 @@ class EvaluationConfig(Section):
     credit_gates: int = Field(default=1, ge=0, le=16)
     """After a rejection: how many more gates may test the step without the edits that broke something; 0: none."""
     alpha: float = Field(default=0.05, gt=0, lt=0.5)
-    """The paired gate's error rate: how often it may accept an edit that does nothing."""
+    """The highest share of useless edits that the paired gate may accept (0.05: one in twenty)."""
     max_repeats: int = Field(default=5, ge=1, le=30)
-    """The most fresh samples of an item under each skill; if they do not decide, the paired gate is indecisive."""
+    """The most fresh samples of an item under each skill; if these do not decide, the verdict is indecisive."""
     floors: dict[str, float] = {}
     """Limits that every accepted candidate must keep: {"type:refund": 0.8, fall: 0.1, refusals: 0.02, tokens: 500}.
     type:NAME: the least score of a task type; fall: the most that any type may lose; refusals: the most tasks that the
-    endpoint refuses, as a share; cost (dollars), tokens, turns, seconds: the most that a task may take, the mean over
-    validation."""
+    endpoint refuses, as a share; cost (dollars), tokens, turns, seconds: the most that a task may take, as the mean
+    over the validation tasks."""
     test: bool = True
-    """Measure the initial and the best skill on the test split at the end. false leaves it unread; true later, with the
-    same command, reads it then."""
+    """Measure the initial and the best skill on the test split at the end. With false the split stays unread; run the
+    same command with true to read it later."""
     baselines: bool = True
-    """Measure the empty skill on the test split at the end, unless the initial skill has only a line or two; and what
-    doing nothing and always giving the most frequent answer would score, which costs nothing."""
+    """Measure the empty skill on the test split at the end, unless the initial skill has only a line or two. Also
+    compute the scores of doing nothing and of always giving the most frequent answer, which costs nothing."""
 
     @field_validator("floors", mode="before")
     @classmethod
@@ -273,15 +273,15 @@ class ModelsConfig(Section):
     target_max_tokens: int = Field(default=1024, ge=1)
     """The most tokens of the target's reply."""
     target_deterministic: bool | None = None
-    """Does the same request always give the same reply? null: what the provider is known for."""
+    """Does the same request always give the same reply? null: as the provider usually does."""
     target_reasoning_effort: Effort = ""
     """The reasoning effort of a reasoning model; empty leaves it to the endpoint."""
     target_key_name: str = ""
     """The environment variable that holds the key, never the key itself; empty for the provider's usual one."""
     target_rpm: int | None = Field(default=None, ge=1)
-    """Requests a minute that the endpoint allows; null: any number."""
+    """Requests per minute that the endpoint allows; null: any number."""
     target_tpm: int | None = Field(default=None, ge=1)
-    """Tokens a minute that the endpoint allows; null: any number."""
+    """Tokens per minute that the endpoint allows; null: any number."""
     targets: dict[str, ModelSettings] = {}
     """Settings for single targets, by `provider:model` or by provider, such as {local: {max_tokens: 20}}: max_tokens,
     workers, call_timeout, deterministic. They override the keys for every target, unless these are given on the
@@ -323,7 +323,7 @@ class ModelsConfig(Section):
     judge_key_name: str = ""
     """As target_key_name."""
     judge_workers: int = Field(default=8, ge=1)
-    """Judge calls in flight."""
+    """The most judge calls at the same time."""
     judge_rpm: int | None = Field(default=None, ge=1)
     """As target_rpm."""
     judge_tpm: int | None = Field(default=None, ge=1)
@@ -347,7 +347,7 @@ class EnvConfig(Section):
     task: str = ""
     """The tasks in a sentence or two, for the optimizer; empty: the env's own description."""
     benchmark: str = ""
-    """The folder of its runs below output_root; empty for the env's name."""
+    """The folder of the runs below output_root; empty for the env's name."""
     split_dir: str = ""
     """Folder with train/, val/ and test/, each with items.json, items.jsonl or items.csv."""
     data: str = ""
@@ -386,12 +386,13 @@ class EnvConfig(Section):
 
 class HardwareConfig(Section):
     workers: int = Field(default=8, ge=1)
-    """Target calls in flight; a local: model has at most one a core."""
+    """The most target calls at the same time; a local: model has at most one per core."""
     executor: Literal["local", "processes", "ray"] = "local"
-    """local: this process does and scores the tasks; processes: other processes of this machine, at most one a core;
+    """local: this process does and scores the tasks; processes: other processes of this machine, at most one per core;
     ray: a Ray cluster. This process always makes the model calls."""
     ray_address: str = ""
-    """The cluster's address, `auto` for the one that this machine is part of; empty to start one on this machine."""
+    """The cluster's address; `auto` for the cluster that this machine is part of; empty to start a cluster on this
+    machine."""
     call_timeout: float | None = Field(default=None, gt=0)
     """Seconds until a call without an answer is ended and retried; null: 120, and 300 for local: models."""
     max_retries: int = Field(default=5, ge=0)
@@ -410,13 +411,13 @@ class HardwareConfig(Section):
 
 class Price(Section):
     input: float = Field(ge=0)
-    """Dollars for a million prompt tokens."""
+    """Dollars per million prompt tokens."""
     output: float = Field(ge=0)
-    """Dollars for a million completion tokens."""
+    """Dollars per million completion tokens."""
     cached: float | None = Field(default=None, ge=0)
-    """Dollars for a million prompt tokens that the endpoint reads from its cache; null: as any other."""
+    """Dollars per million prompt tokens that the endpoint reads from its cache; null: the price of `input`."""
     written: float | None = Field(default=None, ge=0)
-    """Dollars for a million prompt tokens that the endpoint writes into its cache; null: as any other."""
+    """Dollars per million prompt tokens that the endpoint writes into its cache; null: the price of `input`."""
 
 
 class BudgetConfig(Section):

@@ -1,4 +1,4 @@
-"""Ablation: what each rule of a skill is worth. The score with it minus the score without it, on the selection split.
+"""Ablation: what each rule of a skill is worth. The score with it minus the score without it, on the validation split.
 
 It measures and reports; it never changes a skill.
 """
@@ -50,9 +50,9 @@ async def ablate(
     models: dict[str, ChatModel] | None = None,
     listeners: Sequence[Listener] = (),
 ) -> Ablation:
-    """Measure the best version and each of its rules' absence. Results are kept, also if a budget ends the ablation:
-    the same call again measures only what is missing. The ablation has its own journal and its own count for the
-    budget.
+    """Measure the best version, and that version without each of its rules. Results are kept, also if a budget ends the
+    ablation: the same call again measures only what is missing. The ablation has its own journal and its own count for
+    the budget.
     """
     skill, version = best_version(run)
     units = list(units_of(skill))
@@ -153,8 +153,8 @@ class _Variants:
             self.ctx.emit(done)
 
     async def measure_together(self, verdict: str, units: Sequence[Unit]) -> list[AblatedPart]:
-        """Leave out all rules with one verdict at once. Two that say the same change nothing one by one, and of many
-        small effects none is clear."""
+        """Leave out all rules with the same verdict at once. One by one, two rules that say the same change nothing,
+        and small effects are not clear."""
         chosen = [unit for unit in units if (row := self.row(unit)) and row.verdict == verdict]
         if len(chosen) < 2:
             return []

@@ -115,9 +115,7 @@ def read_graded(file: Path, top: float, options: JudgeOptions) -> list[GradedAns
             raise UserError(f"{file}: item '{item.id}': output: is missing; it is the answer that a person graded")
         answers.append(GradedAnswer(item=item, output=output, grade=_grade(grade, top, f"{file}: item '{item.id}'")))
     if len(answers) < LEAST:
-        raise UserError(
-            f"{file}: has {len(answers)} graded answers; {LEAST} are the least that say anything, 50 are good"
-        )
+        raise UserError(f"{file}: has {len(answers)} graded answers; {LEAST} are needed at least, 50 are good")
     if len({each.grade for each in answers}) == 1:
         raise UserError(
             f"{file}: all answers have the same grade, so nothing shows whether the judge can tell good ones from bad "

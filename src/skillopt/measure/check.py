@@ -82,7 +82,7 @@ async def both_measured(
     root = Path(config.env.output_root) / kind
 
     def folder(env: Env) -> Path:
-        """The folder of a question; another question has another."""
+        """The folder of a question; each question has its own."""
         identity = {
             "config": config.identity(),
             "data": data_hash(env),

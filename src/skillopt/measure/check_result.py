@@ -193,7 +193,7 @@ def _score(means: Mapping[str, float]) -> ScoreWithInterval:
 
 
 def _takes(samples: Sequence[Sample], side: str, config: Config, refused: int) -> SideTakes:
-    """Means of one task on one side; dollars are None if the price is unknown."""
+    """The mean costs of one task on one side; dollars are None if the price is unknown."""
     rollouts = [sample for sample in samples if sample.side == side]
     price = price_of(config.models.target_model, config.budget.prices)
     costs = [_cost(sample.usage, price) for sample in rollouts]

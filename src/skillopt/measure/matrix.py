@@ -91,7 +91,7 @@ def _pruned(outcome: CheckOutcome) -> Pruning | None:
         try:
             found = read_record(Pruning, path)
         except UserError as error:  # of any run in the folder
-            warnings.warn(f"left out, so no cell says prune by it: {error}", stacklevel=2)
+            warnings.warn(f"a run was left out, so its pruning is not suggested: {error}", stacklevel=2)
             continue
         if found.outcome == "pruned" and found.target == outcome.target and found.skill_hash in same:
             return found

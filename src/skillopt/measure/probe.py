@@ -37,7 +37,7 @@ SOLVED, FORM = 0.95, 0.9
 LOST = 0.5
 """The share of unusable replies from which on a target that solves nothing is taken to be unable (assumed)."""
 _SHOWN = 3
-"""Answers that show the form."""
+"""The number of answers that show the form."""
 _LONGER, _SLACK = 3, 20
 """An answer of more than three times the longest one in training, and 20 characters, is not of its form."""
 
@@ -183,7 +183,7 @@ def _share(replies: Sequence[Trajectory]) -> float:
 def finding(
     pass_1: float, pass_any: float, plain: Replies, formed: Replies | None, samples: int
 ) -> tuple[Headroom, str]:
-    """One of four, with the reason."""
+    """One of the four findings, with the reason."""
     if pass_1 >= SOLVED:
         return "nothing to learn", f"Nothing to learn: the target solves {pass_1:.0%} of these tasks as it is."
     if formed and formed.right >= FORM and formed.right > pass_1:

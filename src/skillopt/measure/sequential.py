@@ -6,7 +6,7 @@ simulations of bench/check.py all decide by the same lines. The repeats are the 
 1. Screen. Both skills do the items in a fixed random order, once each, block after block. A difference that is clear
    already ends it.
 2. Repeats. If a noisy target differs on an item, both skills do it again; only these fresh samples say who is better.
-3. Rounds. Whether a noisy target is no worse needs every item again, as long as that can still settle it.
+3. Rounds. To show "no worse" with a noisy target, both skills do every item again, as long as that can still decide.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Trial:
     """The most often that a change that does nothing is called better or worse; half of it for each."""
     max_repeats: int = 5
     fixed: int | None = None
-    """Every item this often, without an early end; None: until the verdict is sure."""
+    """How often every item is sampled, without an early end; None: until the verdict is sure."""
     pairs: dict[str, list[Pair]] = field(default_factory=dict)
     """Scores by item, in the order of the rounds; those of the paired test come after the screen's."""
     refused: set[str] = field(default_factory=set)
@@ -64,7 +64,7 @@ class Trial:
     """The stage that decided: `screen`, `all items` or `repeats`."""
 
     def play(self) -> Samples[Word]:
-        """To the verdict."""
+        """Take samples until there is a verdict."""
         if self.fixed:
             return (yield from self._all(self.fixed))
         verdict = yield from self._screen()
@@ -171,8 +171,8 @@ class Trial:
     def _one_way(self, sign: int) -> bool:
         """Did all items that changed change in this direction, or more of them than chance explains?
 
-        Any other wording changes some items both ways, also for a target that always answers alike. What is left when
-        wins and losses are taken from each other is then no reason for a verdict.
+        Any other wording changes some items both ways, also for a target that always answers alike. The difference
+        between wins and losses is then no reason for a verdict.
         """
         changes = [sign * self._mean(item) for item in self.measured]
         if self.metric == "hard":
@@ -267,9 +267,9 @@ class _Duel(PairedTest):
     """The paired gate's test, in both directions: accept is better, reject is worse, else nothing is sure."""
 
     share: float = 0.0
-    """The margin, in items."""
+    """The margin as a number of items."""
     down: float = 1.0
-    """As p, for worse."""
+    """The p-value that the skill is worse."""
 
     def run(self) -> Samples[Literal["accept", "reject", "indecisive"]]:
         self._add_items(item for item in self.order if self._differs(self.screened[item], self.current[item]))

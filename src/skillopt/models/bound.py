@@ -35,7 +35,7 @@ Work = Callable[[], Awaitable[JsonObject]]
 _TOOLS = "skillopt:tools"
 """The journal's field, next to a rollout's result, for the tools that were offered."""
 _CALLS = "skillopt:calls"
-"""The same for what each call of the rollout took (`BoundChat.calls`), so a replay counts the same."""
+"""The same for the usage of each call of the rollout (`BoundChat.calls`), so a replay counts the same."""
 
 
 class UnseenModel(ChatModel):
@@ -45,7 +45,7 @@ class UnseenModel(ChatModel):
         self.name = self.endpoint = name
 
     async def chat(self, request: ChatRequest) -> ChatReply:
-        raise FatalError(f"{self.name}: is not a model that can be called; name one in models.target_model")
+        raise FatalError(f"{self.name}: is not a model that can be called; name a model in models.target_model")
 
 
 def open_unseen(spec: ModelSpec) -> UnseenModel:
@@ -62,8 +62,8 @@ class BoundChat:
         self._low_priority = low_priority
         self._turn = 0
         self.calls: list[dict[str, float]] = []
-        """Usage of each call, in order: tokens, and the seconds until its reply, without waits for a slot or
-        after the endpoint had turned a call away; and whether the reply was cut off."""
+        """Usage of each call, in order: its tokens, whether its reply was cut off, and the seconds until the reply.
+        Waits for a slot, and after a rejected call, do not count."""
         self._waits: list[float] = []
         self.tools: list[ToolDefinition] = []
         """Definitions of all tools that the target was offered."""
@@ -197,7 +197,7 @@ class BoundChat:
 
 
 def _usage(result: JsonObject) -> Usage:
-    """What an agent says that its calls took."""
+    """The usage that an agent reports for its calls."""
     used: dict[str, Any] = result.get("usage") or {}  # type: ignore[assignment]
     tokens = {name: int(used.get(name) or 0) for name in ("prompt", "completion", "cached")}
     return Usage(**tokens, usd=used.get("usd"))

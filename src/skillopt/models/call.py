@@ -119,8 +119,8 @@ class Caller:
 
         `label` names the purpose of the sample (split, item, step, repeat). A noisy model gives a fresh sample for
         each; a deterministic one is never asked the same twice, whatever the label. A call that nothing waits for yet
-        has `low_priority`. To `waits` are added the seconds in which no request was on its way: the wait for a slot,
-        and after the endpoint had turned the call away.
+        has `low_priority`. `waits` gets the seconds in which no request was in flight: the wait for a slot, and the
+        wait after the endpoint rejected the call.
         """
         purpose, label = label, "" if self.deterministic else label
         request = ChatRequest(
@@ -253,7 +253,7 @@ class Caller:
                 raise
 
     def _estimate(self, request: ChatRequest) -> Usage:
-        """An estimate of a call's usage: four characters a token, and a reply as long as earlier ones."""
+        """An estimate of a call's usage: four characters per token, and a reply as long as earlier ones."""
         prompt = sum(_characters(message.get("content")) for message in request.messages) // 4
         longest = request.max_tokens or 1024
         usual = self._completions / self._replies if self._replies else 256
@@ -271,15 +271,17 @@ class Caller:
         most = self.hardware.max_retry_seconds
         if error.retry_after is not None and error.retry_after > most:
             wait = f"{error.retry_after:g} s, longer than hardware.max_retry_seconds ({most:g})"
-            stopped = Stopped(f"{self.role}: {error}; it asks to wait {wait}. The same command continues the run later")
+            stopped = Stopped(
+                f"{self.role}: {error}; the endpoint asks to wait {wait}. The same command continues the run later"
+            )
             self.switch.trip(stopped)
             raise stopped
 
     def _give_up(self, error: TransientError, attempt: int, failures: int, seconds: float, others: int) -> None:
         """Raise if another try is not worth it: after `seconds` in all, while `others` were answered.
 
-        An endpoint that has too much to do (429) says nothing of the item: how often it turns a call away does not
-        count, only how long, and the item is not set aside for it.
+        A rejection by an overloaded endpoint (429) says nothing about the item: the seconds count, not the number of
+        rejections, and the item is not set aside.
         """
         self.check_wait(error)
         if not error.reached and not self._reached and attempt >= 2:

@@ -94,7 +94,7 @@ class CommandModel(ChatModel):
     def _heard(self, done: Finished) -> AgentOutput:
         """The answer; raises the error that fits a failure."""
         if done.too_long:
-            raise RefusedError(f"{self.name}: printed more than 8 MB; it was ended")
+            raise RefusedError(f"{self.name}: printed more than 8 MB and was stopped")
         heard = (self._preset.parse if self._preset else parse_text)(done.stdout or done.stderr)
         short = heard.output if len(heard.output) < _SHORT and "{" not in heard.output else ""
         if done.timed_out:

@@ -239,7 +239,7 @@ def _mostly_rejected(calls: Sequence[Sent]) -> bool:
 class Limiter:
     """One role's calls: at most `limit` in flight, fewer if its endpoint handles fewer, none while that asks to wait.
 
-    `requests` and `tokens` are the user's limits a minute.
+    `requests` and `tokens` are the user's limits per minute.
     """
 
     def __init__(

@@ -40,7 +40,7 @@ class LocalModel(ChatModel):
     whatever was asked before, in whichever order and of however many workers; local_worker.py says why. A
     request without a temperature is asked at 0, and one without a seed uses a fixed seed.
 
-    workers: processes, one thread each; by default one a core, up to four. They share the weights' memory.
+    workers: processes, one thread each; by default one per core, up to four. They share the weights' memory.
     context: tokens of prompt and reply together; a longer prompt is a RefusedError.
     prefix_cache: evaluate a system message once, not for each request. The replies may differ from those with
     it off, because the rounding does, but each setting always repeats its own.

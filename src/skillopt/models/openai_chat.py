@@ -129,8 +129,8 @@ class OpenAIChat(ChatModel):
         return replace(reply, text=answer(reply.text))
 
     def _no_completion(self, body: bytes, usage: Usage) -> Exception:
-        """The error for a response without a reply. A web page at an incomplete URL that never gave a reply is not a
-        passing failure."""
+        """The error for a response without a reply. A web page from a URL that never gave a reply means that the URL is
+        incomplete: trying again does not help."""
         raw = body.decode(errors="replace")
         page = web_page(raw)
         content = self._clean(page or " ".join(raw.split()))[:200] or "nothing"

@@ -203,7 +203,7 @@ def _build(name: str, provider: str, model: str, url: str, key_name: str) -> Mod
         raise UserError(f"{name}: {error}") from None
     except TypeError:
         settings_named = " and ".join(f"models.…_{'url' if key == 'base_url' else 'key_name'}" for key in options)
-        raise UserError(f"{name}: this provider does not take {settings_named}; leave it empty") from None
+        raise UserError(f"{name}: this provider does not take {settings_named}; leave that empty") from None
     except (LibraryError, ValueError) as error:
         words = redact(str(error)).split(" or pass it via")[0]
         kind = MissingKey if "key" in words.lower() else UserError

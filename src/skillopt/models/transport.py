@@ -1,4 +1,4 @@
-"""How a request's bytes reach an endpoint: one aiohttp session a model, with the environment's proxies."""
+"""How a request's bytes reach an endpoint: one aiohttp session per model, with the environment's proxies."""
 
 from __future__ import annotations
 

@@ -187,7 +187,12 @@ def _images(config: Config, env: Env) -> Iterator[Check]:
         yield failed("images", says, "choose a target that takes images")
     elif takes is None:
         says = f"{count} tasks have images; whether {target} takes them is not known here"
-        yield warned("images", says, "look it up: a model that cannot see refuses them, or answers without them")
+        yield warned(
+            "images",
+            says,
+            "look it up in the model's documentation: a model that cannot see refuses such tasks, or answers without "
+            "the images",
+        )
 
 
 def _initial(config: Config, skill: Skill) -> Check:
@@ -212,7 +217,9 @@ def _schedule(config: Config, plan: Plan, skill: Skill) -> Check:
     if plan.steps < 4 and name != "constant":
         fix = "a schedule needs at least 4 steps: lower train.batch_size, or raise train.num_epochs"
     elif patience >= plan.steps > 0:
-        fix = f"train.patience {patience} can never end a run of {plan.steps} steps; lower it, or set it to 0"
+        fix = (
+            f"train.patience {patience} can never end a run of {plan.steps} steps; lower train.patience, or set it to 0"
+        )
     return warned("schedule", says, fix)
 
 
@@ -231,10 +238,12 @@ def _prices(config: Config) -> Iterator[Check]:
         name = config.role(role).model
         price = price_of(name, config.budget.prices)
         if price is None:
-            fix = f'give it as budget.prices={{"{name}": {{input: 2.5, output: 10}}}} (dollars for a million tokens)'
+            fix = (
+                f'give the price as budget.prices={{"{name}": {{input: 2.5, output: 10}}}} (dollars per million tokens)'
+            )
             yield warned(f"{role} price", f"the price of {name} is unknown", fix)
         else:
-            says = f"{name}: ${price.input:g} in, ${price.output:g} out, for a million tokens"
+            says = f"{name}: ${price.input:g} in, ${price.output:g} out, per million tokens"
             yield passed(f"{role} price", says)
 
 
@@ -251,7 +260,9 @@ def _output(config: Config, env: Env, skill: Skill) -> Check:
     name = run.root.name if run else f"DATE_{key.name}"
     there = "exists and will be continued (--fresh starts a new one)" if run else "will be new"
     says = f"{root} is writable, {free:.1f} GB free; versioned: {key.folder.name}/{name} {there}"
-    return warned("output folder", says, "make room, or set env.output_root elsewhere" if free < 1 else "")
+    return warned(
+        "output folder", says, "free some space, or set env.output_root to another folder" if free < 1 else ""
+    )
 
 
 def _dotenv() -> Iterator[Check]:
@@ -275,7 +286,7 @@ def _budget(config: Config, plan: Plan) -> Check:
                 low, high = expected.low, expected.high
                 span = " to ".join(f"{edge:,.0f}" if edge >= 10 else f"{edge:.2f}" for edge in (low, high))
                 says = f"budget.{name} is {limit:,.10g}, and the plan expects {span} (estimate)"
-                fix = "raise it, or make the run smaller; a run that stops can continue with a larger limit"
+                fix = "raise the limit, or make the run smaller; a run that stops can continue with a larger limit"
                 return Check(name="budget", status=status, says=says, fix=fix)  # type: ignore[arg-type]
     return passed("budget", "the plan stays within every limit (estimate)")
 
@@ -370,5 +381,8 @@ async def _fits_schema(caller: Caller) -> tuple[str, str]:
     if answer.value is None:
         return f", but not with JSON: {answer.lost}", "choose another optimizer model: its replies must be JSON"
     if caller.form != "schema":
-        return ", without JSON schemas", "replies are checked in any case; a model with JSON schemas loses fewer"
+        return (
+            ", without JSON schemas",
+            "replies are checked in any case; a model with JSON schemas loses fewer replies",
+        )
     return ", with a JSON schema", ""

@@ -137,10 +137,10 @@ def _lines(source: Source) -> Iterator[Finding]:
         for a, b in combinations(group[:50], 2):
             if same_text(a.text, b.text):
                 says = f"says the same as line {at(a)}: '{shortened(b.text, 71)}'"
-                yield _finding(source, "duplicate", "warning", at(b), says, "remove one of them")
+                yield _finding(source, "duplicate", "warning", at(b), says, "remove one of the two lines")
             elif opposite_text(a.text, b.text) or other_value(a.text, b.text):
                 says = f"contradicts line {at(a)}: '{shortened(b.text, 71)}' / '{shortened(a.text, 71)}'"
-                yield _finding(source, "contradiction", "warning", at(b), says, "keep the one that is meant")
+                yield _finding(source, "contradiction", "warning", at(b), says, "keep the line that is meant")
 
 
 def _file(source: Source, name: str) -> Iterator[Finding]:
@@ -153,7 +153,7 @@ def _file(source: Source, name: str) -> Iterator[Finding]:
     if trouble := parse_trouble(name, text):
         yield _finding(source, "script", "error", trouble.line, trouble.says, "fix the syntax", name)
     for line in key_lines(text):
-        fix = "remove it, and make the key invalid: it may have been copied"
+        fix = "remove the key and revoke it: somebody may have copied it"
         yield _finding(source, "secret", "error", line, "looks like a key or a password", fix, name)
     if name == source.main or name.lower().endswith((".md", ".markdown")):
         yield from _markdown(source, name, text)
@@ -171,7 +171,9 @@ def _markdown(source: Source, name: str, text: str) -> Iterator[Finding]:
             )
         if match := _PATH.search(line):
             says = f"'{match[0][:80]}' is a path that only one machine has"
-            yield _finding(source, "path", "warning", number, says, "give it relative to the skill or the task", name)
+            yield _finding(
+                source, "path", "warning", number, says, "write the path relative to the skill or the task", name
+            )
 
 
 def _links(source: Source, name: str, number: int, line: str, *, fenced: bool) -> Iterator[Finding]:

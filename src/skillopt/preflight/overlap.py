@@ -57,5 +57,5 @@ def _finding(source: Source, other: str, shared: set[str]) -> Finding:
         file=source.path,
         line=line,
         says=f"the description says much the same as that of {other}: {', '.join(sorted(shared)[:8])}",
-        fix="say in each what it is not for; `skillopt route` measures which one an agent loads",
+        fix="say in each description what its skill is not for; `skillopt route` measures which one an agent loads",
     )

@@ -65,7 +65,7 @@ class InitOptions:
 def write_folder(folder: Path, options: InitOptions) -> list[str]:
     """Write it whole or not at all; gives the lines to print."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder}: exists already; choose another name, or remove it first")
+        raise UserError(f"{folder}: exists already; choose another name, or remove the folder first")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as draft:
         inside = Path(draft) / "folder"

@@ -1,4 +1,5 @@
-"""The inside of a worker process: JSON lines in on standard input, one answer a line out on standard output.
+"""The inside of a worker process: JSON lines in on standard input, one line with the answer to each out on standard
+output.
 
 It imports only the standard library, so a worker starts quickly. It ends when its input does, even in the middle of an
 answer, so it cannot outlive the process that started it.

@@ -27,7 +27,7 @@ _LOG_END = 1 << 14
 
 
 class WorkerGoneError(Exception):
-    """A worker gave no answer, and was ended; the message says why."""
+    """A worker gave no answer and was stopped; the message says why."""
 
 
 class WorkerProcess:
@@ -74,7 +74,7 @@ class WorkerProcess:
         poll.register(self._process.stdout, select.POLLIN)
         while not answer.endswith(b"\n"):
             if not poll.poll(None if deadline is None else max(0, deadline - time.monotonic()) * 1000):
-                raise WorkerGoneError(f"no answer within {timeout:g} s; it was ended")
+                raise WorkerGoneError(f"no answer within {timeout:g} s; the process was stopped")
             chunk = os.read(self._process.stdout.fileno(), 1 << 16)
             if not chunk:
                 raise WorkerGoneError(self._end())

@@ -36,7 +36,7 @@ def read_comments(path: Path) -> list[Comment]:
     try:
         comments = [Comment.model_validate(row) for row in read_jsonl(path)]
     except (ValueError, RecursionError):  # not UTF-8, not JSON, or not a comment
-        raise UserError(f"{path}: has a line that is not a comment; remove it") from None
+        raise UserError(f"{path}: has a line that is not a comment; remove that line") from None
     for comment in comments:
         newest.pop((comment.kind, comment.about), None)
         newest[comment.kind, comment.about] = comment

@@ -23,7 +23,7 @@ class TokenCounts(Record):
 
 
 class Paid(Record):
-    """What one role took."""
+    """The usage and cost of one role."""
 
     calls: int
     rollouts: int

@@ -182,7 +182,8 @@ class RunDirectory:
         """Refuse a run with links, pipes or devices in it: a run from elsewhere must not lead out of its folder."""
         if path := self.irregular():
             raise Damaged(
-                f"{path}: is a link, a pipe or a device; a run holds only folders and regular files. Remove it, or "
+                f"{path}: is a link, a pipe or a device; a run holds only folders and regular files. Remove the link, "
+                "pipe or device, or "
                 "put a copy of the file in its place"
             )
 
@@ -232,7 +233,7 @@ class RunDirectory:
         there = self._lock_path.stat() if self._lock_path.exists() else None
         if there is None or (there.st_dev, there.st_ino) != (held.st_dev, held.st_ino):
             raise UserError(
-                f"{self.root}: the run's folder was removed or replaced during the run; put it back and run "
+                f"{self.root}: the run's folder was removed or replaced during the run; put the folder back and run "
                 "the same command again, or start a separate run with --fresh"
             )
 

@@ -162,7 +162,7 @@ class LettersOpened(Event):
     """The new letters."""
     folder: str
     waiting: int
-    """How many letters are waited for in all."""
+    """How many letters wait for a reply in all."""
 
 
 class SetAside(Event):
@@ -259,13 +259,13 @@ class SlowUpdateFinished(Event):
     counts: dict[str, int]
     """Items by class: improved, regressed, persistent_fail, stable_success."""
     lost: str
-    """Why there is no guidance; empty if there is."""
+    """Why there is no guidance; empty if there is some."""
     gate: Evidence
 
 
 class MetaSkillFinished(Event):
     lost: str
-    """Why there are no new notes; empty if there are."""
+    """Why there are no new notes; empty if there are some."""
 
 
 class EpochFinished(Event):
@@ -357,7 +357,7 @@ class Moment(Record):
 
 
 class Pulse(Moment, Event):
-    """Sent twice a second while a run works; not stored."""
+    """Sent twice per second while a run works; not stored."""
 
     stored: ClassVar[bool] = False
 

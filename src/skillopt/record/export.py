@@ -108,6 +108,6 @@ def _check_free(folder: Path, path: str) -> None:
     """Refuse to write this file of a package if a link would lead it elsewhere, or a folder has its name."""
     above = [folder / part for part in Path(path).parents if part.name]
     if linked := next((part for part in above if part.is_symlink() or (part.exists() and not part.is_dir())), None):
-        raise UserError(f"{linked}: is not a folder, and the package has one of that name; remove it")
+        raise UserError(f"{linked}: is not a folder, and the package has a folder of that name; remove this file")
     if (folder / path).is_dir() and not (folder / path).is_symlink():
-        raise UserError(f"{folder / path}: is a folder, and the package has a file of that name; remove it")
+        raise UserError(f"{folder / path}: is a folder, and the package has a file of that name; remove this folder")

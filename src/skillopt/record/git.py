@@ -26,7 +26,9 @@ class Repository:
         done = _git(place, "rev-parse", "--show-toplevel")
         if done.returncode:
             said = done.stderr.decode(errors="replace").strip().removeprefix("fatal: ")
-            raise UserError(f"{place.absolute()}: no git repository ({said}); name a file that exists, or none")
+            raise UserError(
+                f"{place.absolute()}: no git repository ({said}); name an existing file, or `none` for no skill"
+            )
         return cls(Path(os.fsdecode(done.stdout.rstrip(b"\n"))))
 
     def commit(self, ref: str) -> str:
@@ -35,7 +37,7 @@ class Repository:
         if done is None or done.returncode:
             raise UserError(
                 f"'{ref}': {self.top} has no such commit, and there is no such file; name a branch, tag or commit that "
-                f"was fetched (git fetch origin; in CI a full checkout), a file, or none"
+                f"was fetched (git fetch origin; in CI a full checkout), a file, or `none` for no skill"
             )
         return done.stdout.decode().strip()
 
@@ -70,7 +72,9 @@ class Repository:
 
     def _content(self, name: str, size: int) -> bytes:
         if size > LARGEST_FILE:
-            raise UserError(f"{name}: is longer than {LARGEST_FILE:,} bytes; no file of a package may be")
+            raise UserError(
+                f"{name}: is longer than {LARGEST_FILE:,} bytes, the most that a file of a package may have"
+            )
         return _git(self.top, "cat-file", "blob", name).stdout
 
 
@@ -83,6 +87,6 @@ def _git(place: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
             command, capture_output=True, env=environment, timeout=_TIMEOUT, check=False, stdin=subprocess.DEVNULL
         )
     except FileNotFoundError:
-        raise UserError("git is not installed; give the base as a file, or none") from None
+        raise UserError("git is not installed; name a file as the base, or `none` for no skill") from None
     except subprocess.TimeoutExpired:
         raise UserError(f"git {arguments[0]} did not answer within {_TIMEOUT} s") from None

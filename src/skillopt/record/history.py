@@ -1,4 +1,4 @@
-"""The step records of a run: one JSON array with one record a line."""
+"""The step records of a run: one JSON array with one record per line."""
 
 from __future__ import annotations
 

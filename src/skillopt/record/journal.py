@@ -134,7 +134,9 @@ class Journal:
         if version == 0:
             self._db.executescript(f"BEGIN; {_TABLES}; PRAGMA user_version={_VERSION}; COMMIT;")
         elif version != _VERSION:
-            raise Damaged(f"{self.path}: written by another version of SkillOpt, which you need, or damaged; {WAY_OUT}")
+            raise Damaged(
+                f"{self.path}: was written by another version of SkillOpt (use that version), or is damaged; {WAY_OUT}"
+            )
 
     def get(self, key: str, attempt: int) -> dict[str, Any] | None:
         row = self._db.execute("SELECT reply FROM replies WHERE key=? AND attempt=?", (key, attempt)).fetchone()

@@ -1,4 +1,4 @@
-"""Skills on several targets, one word a cell: what `check --json` prints and `check --watch FILE` records."""
+"""Skills on several targets, one word per cell: what `check --json` prints and `check --watch FILE` records."""
 
 from __future__ import annotations
 

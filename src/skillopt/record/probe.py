@@ -59,7 +59,7 @@ class Probe(ResultFile):
     plain: Replies
     """With the initial skill."""
     with_form: Replies | None
-    """Replies with the answer's form shown below the skill, one a task; None if the tasks have no answers."""
+    """Replies with the answer's form shown below the skill, one per task; None if the tasks have no answers."""
     form: str
     """What was shown."""
     majority: MajorityScore | None

@@ -1,4 +1,4 @@
-"""What a training gives."""
+"""The result that a training returns."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Result:
 
     @property
     def history(self) -> list[StepRecord]:
-        """One record a step, as `history.json` has it."""
+        """One record per step, as `history.json` has it."""
         return read_history(RunDirectory(self.path).history)
 
     def __repr__(self) -> str:

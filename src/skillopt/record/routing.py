@@ -48,7 +48,7 @@ class Confusion(Record):
     wrong: tuple[Misrouted, ...]
 
     def table(self) -> list[tuple[str, ...]]:
-        """One row an expected skill: its name, then counts by `names`; 0 is a dot."""
+        """One row per expected skill: its name, then counts by `names`; 0 is a dot."""
         return [(row.expected, *(str(row.loaded.get(name, 0) or "·") for name in self.names)) for row in self.rows]
 
 

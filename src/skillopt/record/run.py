@@ -43,7 +43,7 @@ Settings = dict[str, JsonValue]
 """The config as config.json has it: values by dotted key."""
 _SETTINGS: TypeAdapter[Settings] = TypeAdapter(Settings)
 UNREVIEWED = "Tasks that nobody has reviewed are among them."
-"""A sentence of `env.task` (skillopt_harvest)."""
+"""The sentence that skillopt_harvest adds to `env.task` if a task was not reviewed."""
 _PATCHES = TypeAdapter(list[Patch])
 _ROLLOUT: TypeAdapter[Trajectory | RolloutError] = TypeAdapter(Trajectory | RolloutError)
 
@@ -72,13 +72,14 @@ class Measurement:
     trajectories: Path
     """The file of the trajectories."""
     accepted: bool = False
-    """A gate that accepted."""
+    """Did the gate accept? False for other kinds."""
 
 
 class Run:
-    """A run as it was when it was first looked at; `Run.open` again for a later moment.
+    """A run's files, each as it was when it was first read. To see later changes, call `Run.open` again.
 
-    A file that is missing is None or empty, if runs without it exist; one that is not what training wrote is Damaged.
+    A missing file gives None or an empty value, if there are runs without that file. A file that has changed since
+    training wrote it raises Damaged.
     """
 
     def __init__(self, files: RunDirectory) -> None:
@@ -105,7 +106,7 @@ class Run:
 
     @property
     def unreviewed(self) -> bool:
-        """Are harvested tasks among its tasks that nobody has reviewed?"""
+        """Does the run use harvested tasks that nobody has reviewed?"""
         return UNREVIEWED in str(self.settings.get("env.task", ""))
 
     @cached_property
@@ -119,7 +120,7 @@ class Run:
 
     @cached_property
     def history(self) -> list[StepRecord]:
-        """One record a step."""
+        """One record per step."""
         self._inside(self.files.history)
         try:
             return read_history(self.files.history)
@@ -146,7 +147,7 @@ class Run:
 
     @cached_property
     def comments(self) -> list[Comment]:
-        """People's comments on items and lines."""
+        """The comments of people on items and lines."""
         return read_comments(self._inside(self.files.comments))
 
     @cached_property
@@ -174,7 +175,7 @@ class Run:
         return last_events(self._inside(self.files.events), most)
 
     def events_after(self, offset: int) -> Iterator[tuple[int, EventRow]]:
-        """The events behind an offset of events.jsonl, each with the offset behind it."""
+        """The events after an offset of events.jsonl, each with the offset of its end."""
         return events_after(self._inside(self.files.events), offset)
 
     def event_page(self, skip: int, count: int, text: str) -> tuple[list[EventRow], int]:
@@ -194,7 +195,7 @@ class Run:
 
     @property
     def best_skill(self) -> Skill:
-        """As targets read it."""
+        """The best skill as targets read it."""
         self._inside(self.files.changes(0))
         return self.files.read_best()
 
@@ -209,7 +210,7 @@ class Run:
         return list(self.files.patch_log.entries())
 
     def finished_entries(self) -> list[Entry]:
-        """The patch log's entries of finished steps; of a run without a state, all."""
+        """The patch log's entries of finished steps; all entries if the run has no state."""
         entries: list[Entry] = []
         left = self.files.patch_log.size if self.state is None else self.state.patch_log_size
         self._inside(self.files.patch_log.path)
@@ -280,8 +281,8 @@ class Run:
 
     @cached_property
     def persistent_failures(self) -> tuple[str, ...]:
-        """Items that failed under every skill they were measured with: at least three, or a version since the last
-        gain. An item that only one or two skills before that gain failed may be solved by now."""
+        """Items that failed under every skill that did them. At least three skills must have done the item, or one
+        version since the last gain: a later skill may solve an item that only one or two earlier skills failed."""
         since, versions = self._last_gain(), self.versions_by_hash
         failed = (
             item
@@ -292,7 +293,7 @@ class Run:
         return tuple(sorted(failed))
 
     def _last_gain(self) -> int:
-        """The last version that raised the score; guidance may be accepted without."""
+        """The last version that raised the score. (Guidance may be accepted without a gain.)"""
         version = 0
         for record in self.history:
             version = record.version if record.evidence.accepted else version
@@ -301,8 +302,8 @@ class Run:
         return version
 
     def trajectories(self, path: Path, wanted: Callable[[bytes], bool] = bool) -> Iterator[Trajectory | RolloutError]:
-        """The rollouts of any trajectories.jsonl of the run; errors are those of a batch. Only lines that are `wanted`
-        are parsed."""
+        """The rollouts in a trajectories.jsonl of the run; a batch's file also has its errors. Only `wanted` lines are
+        parsed."""
         for line in filter(wanted, self._raw_lines(path)):
             try:
                 yield _ROLLOUT.validate_json(line)
@@ -337,7 +338,7 @@ class Run:
         return self._optional(EpochEnd, self.files.epoch_end(step))
 
     def gate(self, step: int) -> GateRecord | None:
-        """None if a full disk cut the step short."""
+        """The gate's record; None if a full disk cut the step short."""
         return self._optional(GateRecord, self.files.step(step) / "gate.json")
 
     def batch(self, step: int) -> BatchDigest:
@@ -381,7 +382,7 @@ class Run:
                 decision = Decision.model_validate(row)
             except (ValueError, AttributeError, TypeError, RecursionError):
                 fix = "remove that line, and decide again with `skillopt review`"
-                raise Damaged(f"{self.files.decisions}: line {number} is not what was decided; {fix}") from None
+                raise Damaged(f"{self.files.decisions}: line {number} is not a decision; {fix}") from None
             decisions[decision.conflict] = decision
         return decisions
 
@@ -402,7 +403,7 @@ class Run:
 
     @cached_property
     def ablations(self) -> list[Ablation]:
-        """The newest last."""
+        """The ablations of the run, the newest last."""
         paths = sorted(self.files.ablation.glob("*_v*.json"), key=lambda path: path.stat().st_mtime)
         return [self._read(Ablation, path).model_copy(update={"path": str(path)}) for path in paths]
 
@@ -439,7 +440,7 @@ class Run:
                 raise _damaged(path, error) from None
 
     def _raw_lines(self, path: Path, *, growing: bool = False) -> Iterable[bytes]:
-        """The last line of a `growing` file may still be being written, and does not count yet."""
+        """The lines of a file. The last line of a `growing` file is left out if its writer has not ended it yet."""
         if not (path.exists() or path.is_symlink()):
             return ()
         *lines, last = read_bytes(self._inside(path)).split(b"\n")
@@ -469,8 +470,8 @@ def read_record(model: type[Model], path: Path) -> Model:
 
 
 def stored_config(settings: Mapping[str, JsonValue]) -> Config:
-    """A config from its flat form. Keys of other versions and of packages that are not installed are left out: reading
-    a run does not need them."""
+    """The config that its flat form describes. Keys of other versions and of packages that are not installed are left
+    out: reading a run does not need them."""
     tree: dict[str, dict[str, JsonValue]] = {}
     for dotted, value in settings.items():
         section, _, key = dotted.partition(".")

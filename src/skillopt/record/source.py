@@ -52,7 +52,7 @@ class Source:
     def text(self) -> str:
         content = self.files[self.main] if self.main else b""
         if len(content) > _LONGEST:
-            raise UserError(f"{self.path}: is longer than {_LONGEST:,} bytes; no skill is")
+            raise UserError(f"{self.path}: is longer than {_LONGEST:,} bytes, the most that a skill may have")
         try:
             return content.decode("utf-8")
         except UnicodeDecodeError:

@@ -14,7 +14,7 @@ from skillopt.skill import Edit
 
 WAY_OUT = (
     "delete runtime_state.json, and journal.sqlite if that is damaged, and run the same command with the same version "
-    "again: it repeats the run from its journal, and pays only for replies that are not there"
+    "again: it repeats the run from its journal, and pays only for replies that the journal lacks"
 )
 
 

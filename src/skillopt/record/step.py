@@ -22,7 +22,7 @@ class Evidence(Record):
     """A gate's decision and its evidence, without the item list."""
 
     decision: GateDecision
-    """indecisive: better, but the evidence does not hold; skipped: no edit could be applied."""
+    """indecisive: better, but the evidence is too weak; skipped: no edit could be applied."""
     gate: str = "strict"
     """The name of the gate that decided."""
     rule: Rule
@@ -31,7 +31,7 @@ class Evidence(Record):
     """The current skill's score as it was known before this gate, the mean over the items; None if it was never
     measured."""
     after: float | None
-    """The candidate's score, the mean over the items; None if the gate stopped before it was known, or measured
+    """The candidate's score, the mean over the items; None if the gate stopped before the score was known, or measured
     nothing (`measured` is 0). If the candidate is accepted, this is `before` of the next gate."""
     at_most: float
     """The highest score that the candidate can still reach; equal to `after` if that is known."""
@@ -193,7 +193,7 @@ class SlowUpdateOutcome(Record):
 
 class MetaSkillOutcome(Record):
     lost: str
-    """Why there are no new notes; empty if there are."""
+    """Why there are no new notes; empty if there are some."""
     unusable: tuple[str, ...]
 
 

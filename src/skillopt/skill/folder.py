@@ -112,7 +112,7 @@ def listed(folder: Path) -> Iterator[tuple[str, Path, os.stat_result]]:
             )
         files.append((path, file, info))
     if clash := name_clash(path for path, _, _ in files):
-        raise PackageError(f"{folder}: {clash}, and many disks cannot hold both; rename one")
+        raise PackageError(f"{folder}: {clash}, and many disks cannot hold both; rename one file")
     yield from files
 
 
@@ -139,7 +139,7 @@ def _checked(folder: Path, path: str, file: Path) -> os.stat_result:
         try:
             goal = file.resolve(strict=True)
         except (OSError, RuntimeError):
-            raise PackageError(f"{shown}: is a link to nothing; remove it") from None
+            raise PackageError(f"{shown}: is a link to nothing; remove the link") from None
         if not goal.is_relative_to(folder.resolve()) or goal.is_dir():
             raise PackageError(
                 f"{shown}: is a link that leads out of the package, or to a folder; put a copy of the file in its place"
@@ -182,7 +182,7 @@ def with_changes(base: Skill, text: str, changed: PackageChanges) -> Skill:
     for path, content in changed.changed.items():
         skill = skill.with_file(path, content)
     if skill.hash != changed.hash:
-        raise PackageError("the files of this version are not what they were when it was written")
+        raise PackageError("the files of this version have changed since training wrote them")
     return skill
 
 

@@ -46,7 +46,9 @@ def open_agent(config: EnvConfig, workspaces: Workspaces, mode: Mode, root: Path
 
         return CommandAgent(config, workspaces)
     if config.agent_options:
-        raise UserError("env.agent_options: there is neither env.agent nor env.command to use them; remove them")
+        raise UserError(
+            "env.agent_options: there is neither env.agent nor env.command to use these options; remove them"
+        )
     return OneReply(mode, root)
 
 

@@ -326,7 +326,7 @@ def check_splits(env: Env) -> None:
             if item.id in seen_ids:
                 raise UserError(
                     f"env '{env.name}': id '{item.id}' is in {seen_ids[item.id]} and {split}; "
-                    "the splits must be disjoint, or the score proves nothing: remove it from one of them"
+                    "the splits must be disjoint, or the score proves nothing: remove the item from one split"
                 )
             where = f"env '{env.name}': item '{item.id}'"
             try:
@@ -339,7 +339,7 @@ def check_splits(env: Env) -> None:
             if same and same[0] != split:
                 raise UserError(
                     f"env '{env.name}': '{same[1]}' ({same[0]}) and '{item.id}' ({split}) are the same task under two "
-                    "ids; the splits must be disjoint: remove one"
+                    "ids; the splits must be disjoint: remove one of the two items"
                 )
             seen_ids[item.id] = split
             seen_content[content] = (split, item.id)

@@ -181,7 +181,7 @@ class CommandAgent:
         if done.timed_out:
             raise TransientError(f"env.command: no answer within {self._options.timeout:g} s")
         if done.too_long:
-            raise TransientError("env.command: printed more than 8 MB; it was ended")
+            raise TransientError("env.command: printed more than 8 MB and was stopped")
         heard = self._heard()(done.stdout)
         if done.code or heard.error:
             message = "; ".join(filter(None, (heard.error, last_line(done.stderr)))) or last_line(done.stdout)

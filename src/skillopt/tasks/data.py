@@ -96,7 +96,7 @@ def placed_items(file: Path, *, answers: bool = True, ids: bool = False) -> list
     """All items of one file, with their locations."""
     items = items_from(read_rows(file), answers=answers, ids=ids)
     if not items:
-        raise UserError(f"{file}: holds no items; every split needs some")
+        raise UserError(f"{file}: holds no items; every split needs at least one")
     return items
 
 

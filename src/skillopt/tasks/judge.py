@@ -102,7 +102,8 @@ def _messages(prompt: str, item: Item, **shown: str | Sequence[str]) -> list[Mes
 
 
 async def judged(item: Item, output: str, ask: Judge, *, rubric: str, pass_at: int) -> Score:
-    """hard: at least `pass_at` of 4; soft: the share of 4. An empty answer is worth nothing, without asking."""
+    """The score of an answer by a judge. hard: 1 from `pass_at` of 4 points on; soft: the points divided by 4. An empty
+    answer scores 0 and is not judged."""
     options = JudgeOptions(rubric=rubric, pass_at=pass_at)
     return score_of_samples(await samples_of(item, output, ask, options, options.rubric), pass_at)
 

@@ -77,7 +77,11 @@ def read_promptfoo(file: Path) -> Iterator[PromptfooCase]:
     listed = given if isinstance(given, list) else [] if given is None else [given]
     prompts = [each if isinstance(each, str) else str(at(each, "raw") or "") for each in listed]
     usable = [each for each in prompts if not each.startswith(("file:", "exec:"))]
-    lack = f"the prompt '{prompts[0]}' is a file; write its text in its place" if prompts else "there are no prompts"
+    lack = (
+        f"the prompt '{prompts[0]}' is a file; write the prompt's text in place of the file's name"
+        if prompts
+        else "there are no prompts"
+    )
     for number, test in enumerate(tests, 1):
         yield from _cases(number, test, at(value, "defaultTest"), usable, lack)
 
@@ -147,13 +151,13 @@ def _refused(variables: Json, asserts: Sequence[Any]) -> str:
         if isinstance(value, str) and value.startswith(("file:", "exec:", "python:")):
             return f"{name}: '{value[:80]}' is a file or a program, which is neither read nor run; write its text here"
         if isinstance(value, list) and name.startswith("vars."):
-            return f"{name}: is a list, of which promptfoo makes a test for each value; write these tests out"
+            return f"{name}: is a list, of which promptfoo makes a test for each value; write one test per value"
     return ""
 
 
 def _together(asserts: Sequence[Any]) -> str:
     kinds = sorted({str(at(each, "type")) for each in asserts})
-    return f"assert: {' and '.join(kinds)} cannot be one check together; keep one kind"
+    return f"assert: {' and '.join(kinds)} cannot be one check; keep one of these kinds"
 
 
 def _check(asserts: Sequence[Any]) -> MinedCheck | None:

@@ -83,8 +83,8 @@ async def refuse_two_scores(env: Env) -> None:
                 return
             if fault:
                 raise UserError(
-                    f"env '{env.name}': the scorer {fault.says}, so no gain could be told from luck; "
-                    f"{fault.fix}, or declare it noisy (env.scoring_options={{noisy: true}}; in a custom env, "
+                    f"env '{env.name}': the scorer {fault.says}, so any gain could be luck; "
+                    f"{fault.fix}, or declare the scorer noisy (env.scoring_options={{noisy: true}}; in a custom env, "
                     "noisy = True), which the paired gate allows for"
                 )
 
@@ -113,7 +113,8 @@ async def gives_nothing(env: Env, items: Sequence[Item], metric: str) -> ScorerF
     shown = f"{shortened(answered[0].answers[0])!r} for {shown_name(answered[0])}"
     return ScorerFault(
         says=f"gives 0 to the items' own expected answers, such as {shown}, and does not say why",
-        fix="correct it; if it wants another form than the bare answer, let it return (0, feedback) that says so: the "
+        fix="correct the scorer; if it wants another form than the bare answer, let it return (0, feedback) that says "
+        "so: the "
         "optimizer learns from feedback",
     )
 

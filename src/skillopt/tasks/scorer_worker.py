@@ -1,4 +1,4 @@
-"""One worker process for scorers, started by scorers.py: loads one function, then scores an output a line."""
+"""One worker process for scorers, started by scorers.py: loads one function, then scores one output per line."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def _contradiction(group: Sequence[Placed]) -> Problem:
     answers = "; ".join(dict.fromkeys(shown))
     return [where for where, _ in group], (
         f" ask the same ({shortened(group[0][1].question)!r}) and want different answers ({answers}); "
-        "keep one, or give each of them all right answers"
+        "keep one of these tasks, or give each of them all right answers"
     )
 
 
@@ -231,7 +231,8 @@ def _refuse_changes(file: Path, written: Path, items: Sequence[Item], saved: Map
     shown = f" ({', '.join(new[:3])}{' …' if len(new) > 3 else ''})" if new else ""
     raise UserError(
         f"{file}: {len(new)} tasks are new or changed{shown} and {gone} are gone since the split was written to "
-        f"{written}; `skillopt split {shlex.quote(str(file))} --extend` leaves all others where they are and deals out "
+        f"{written}; `skillopt split {shlex.quote(str(file))} --extend` leaves all others where they are and "
+        "distributes "
         f"the new ones, "
         f"`--renew` makes another split (then do not compare test scores with earlier ones)"
     )
@@ -248,7 +249,9 @@ def _read(written: Path, key: Literal["content", "id"]) -> dict[str, str]:
         problem = first_problem(error)
     except (ValueError, KeyError, TypeError) as error:
         problem = str(error)
-    raise UserError(f"{written}: cannot be read as a split ({problem}); repair it, or remove it for a new one")
+    raise UserError(
+        f"{written}: cannot be read as a split ({problem}); repair the file, or remove it to get a new split"
+    )
 
 
 def _write(

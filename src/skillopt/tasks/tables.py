@@ -109,7 +109,8 @@ def read_hub(source: str) -> Iterator[Row]:
         reason = next(iter(str(error).splitlines()), "")[:300]
         raise UserError(
             f"{source}: cannot be loaded: {type(error).__name__}: {reason}; check its name (and HF_TOKEN if it is "
-            "gated); without a network, load it once with one and set HF_HUB_OFFLINE=1"
+            "gated); if this machine has no network now, load the data set once while it has one, then set "
+            "HF_HUB_OFFLINE=1"
         ) from None
     yield from _data_set_rows(source, data)
 

@@ -158,7 +158,7 @@ def _coding_agent(config: EnvConfig) -> CommandAgent:
     preset = preset_of(config.command) if isinstance(config.command, str) else None
     if preset is None or preset.task_mode is None:
         agents = ", ".join(task_presets())
-        raise UserError(f"env.command: env.name trigger takes a coding agent ({agents}), or none to ask a model")
+        raise UserError(f"env.command: env.name trigger takes a coding agent ({agents}), or no command, to ask a model")
     return CommandAgent(config, Workspaces(Path()))
 
 
@@ -197,6 +197,8 @@ def _others(folder: str, trained: str, option: str) -> dict[str, str]:
         raise UserError(f"env.options.{option}: '{folder}' is not a folder of packages")
     for name in (NO_SKILL, "several", *sorted(_LEAVE)) if option == "skills" else ():
         if (Path(folder) / name / FILE).is_file():
-            raise UserError(f"env.options.skills: '{folder}/{name}': '{name}' is an answer of its own; rename it")
+            raise UserError(
+                f"env.options.skills: '{folder}/{name}': '{name}' is an answer of its own; rename the package"
+            )
     packages = [checked_package(file.parent) for file in sorted(Path(folder).glob(f"*/{FILE}"))]
     return {package.name: package.description for package in packages if package.name != trained}

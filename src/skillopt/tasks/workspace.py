@@ -136,7 +136,7 @@ def walk(folder: Path, where: str, most: int) -> Iterator[tuple[str, Path]]:
             raise UserError(f"{where}: '{name}' has {info.st_size >> 20} MB; the limit is {most >> 20} MB")
         count += 1
         if count > MOST_FILES:
-            raise UserError(f"{where}: has more than {MOST_FILES} files; keep what the task needs")
+            raise UserError(f"{where}: has more than {MOST_FILES} files; keep only the files that the task needs")
         yield checked_name(name, where), path
 
 

@@ -1,1 +1,1 @@
-"""The training loop, one file a stage."""
+"""The training loop, one file per stage."""

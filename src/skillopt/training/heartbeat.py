@@ -1,4 +1,4 @@
-"""Twice a second, while a run is working: its stage, the calls in flight, the money spent.
+"""Twice per second, while a run is working: its stage, the calls in flight, the money spent.
 
 It is sent to listeners, and written to `live.json` for other processes. It is not kept, and nothing in the run depends
 on it.

@@ -48,7 +48,7 @@ def read_initial(path: str, where: str = "train.init_skill") -> Skill:
     file = shipped(path)
     if not file.is_file() and not (file / FILE).is_file():
         why = f"has no {FILE}" if file.is_dir() else "does not exist"
-        raise UserError(f"{where}: '{path}' {why}; give an existing file or package, or leave it empty")
+        raise UserError(f"{where}: '{path}' {why}; give an existing file or package, or leave the key empty")
     try:
         skill = read_skill(file)
     except UnicodeDecodeError:
@@ -80,7 +80,7 @@ def given_notes(config: Config) -> str:
     except (UserError, Damaged, OSError) as error:
         raise UserError(f"train.init_notes: {error}") from None
     if state is None or not state.memory:
-        fix = "name a run that has ended an epoch with optimizer.use_meta_skill, or leave it empty"
+        fix = "name a run that has ended an epoch with optimizer.use_meta_skill, or leave the key empty"
         raise UserError(f"train.init_notes: '{folder}' has no notes; {fix}")
     refuse_secrets(state.memory, f"train.init_notes: '{folder}'")
     return state.memory

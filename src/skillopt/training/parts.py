@@ -111,7 +111,7 @@ def why_optimizer(config: Config, parts: Parts | None = None, env: Env | None = 
     if needs_optimizer(once, parts, env) or not needs_optimizer(config, parts, env):
         return ""
     return (
-        "In this run only the guidance between epochs needs an optimizer: name one that you have "
+        "In this run only the guidance between epochs needs an optimizer: name a model that you have "
         "(--optimizer_model handoff is you, docs/handoff.md), or train one epoch (train.num_epochs=1)"
     )
 

@@ -1,4 +1,4 @@
-"""How the learning rate (edits a step) falls over a run."""
+"""How the learning rate (edits per step) falls over a run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Schedule:
     name: str
     shape: Shape
     reason: str = ""
-    """Why `auto` chose it; empty if it was named."""
+    """Why `auto` chose the schedule; empty if the config names one."""
 
     @property
     def summary(self) -> str:

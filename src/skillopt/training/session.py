@@ -196,8 +196,8 @@ def check_prices(config: Config, models: Sequence[str] = ()) -> None:
     for name in models or filter(None, (named.target_model, named.optimizer_model, named.judge_model)):
         if budget.max_usd is not None and not is_priced(name, budget.prices):
             raise UserError(
-                f"budget.max_usd: the price of '{name}' is unknown, so the limit cannot be kept; give it as "
-                f'budget.prices={{"{name}": {{input: 2.5, output: 10}}}} (dollars for a million tokens)'
+                f"budget.max_usd: the price of '{name}' is unknown, so the limit cannot be kept; give the price as "
+                f'budget.prices={{"{name}": {{input: 2.5, output: 10}}}} (dollars per million tokens)'
             )
 
 
@@ -224,8 +224,8 @@ def _extends(run: RunDirectory, state: State, epochs: int) -> bool:
     planned = state.phases[-1].epochs if state.phases else epochs
     if state.status != "finished" and epochs != planned:
         raise UserError(
-            f"{run.root}: was begun with train.num_epochs={planned} and is not finished; finish it with that value "
-            f"first, or start a separate run of {epochs} with --fresh"
+            f"{run.root}: was begun with train.num_epochs={planned} and is not finished; finish this run with that "
+            f"value first, or start a separate run of {epochs} with --fresh"
         )
     if epochs < planned:
         raise UserError(

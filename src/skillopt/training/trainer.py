@@ -114,7 +114,7 @@ class TrainingLoop:
         self.started = False
 
     async def fit(self) -> Result:
-        """Train to the end; a stopped run continues."""
+        """Train to the end. If the run was stopped, continue it."""
         async with self._opened():
             await self._begin()
             for epoch, steps in enumerate(self.plan, 1):
@@ -246,14 +246,16 @@ class TrainingLoop:
         self._baseline = self.base.background.start(self._evaluate("val", "initial", self.skill, low_priority=True))
 
     async def _val(self) -> dict[str, float]:
-        """The current skill's validation scores; the initial skill's are measured during the first rollout."""
+        """The validation scores of the current skill by item. The initial skill is measured while the first rollouts
+        run."""
         if self._baseline:
             await self._baseline
             self._keep_baseline()
         return self.state.val
 
     def _keep_baseline(self) -> None:
-        """Store the initial skill's validation score once it is measured. From then on the run can be resumed."""
+        """Store the initial skill's validation scores if their measurement has ended. With them the run can be
+        resumed."""
         if self._baseline and self._baseline.done() and not self._baseline.exception():
             measured, self._baseline, state = self._baseline.result(), None, self.state
             state.val = measured.values
@@ -263,7 +265,7 @@ class TrainingLoop:
             self._save()
 
     def _stop(self, error: SkillOptError) -> None:
-        """Keep the state of the last finished step; only record why the run ended."""
+        """Record why the run ended. The state stays that of the last finished step."""
         self._keep_baseline()
         if self.state.status != "finished":
             begun = self.run.state.exists()  # else write only the costs: there is no state to continue from
@@ -282,7 +284,8 @@ class TrainingLoop:
         return why_over(self.state, self.config)
 
     def _epoch_begun(self, steps: list[Step]) -> bool:
-        """Has the epoch begun, and is its end still to do? An epoch in which the run ends early has an end, too."""
+        """Has a step of this epoch been done, but not the work at its end (slow update, notes)? This work is also done
+        if the run ends early in the epoch."""
         begun = self.state.epoch < steps[0].epoch and self.state.step >= steps[0].number
         return begun and self.state.status != "finished"
 
@@ -318,8 +321,8 @@ class TrainingLoop:
             begin_ahead(skill, self._batch(step), self.base.at(step.epoch, step.number))
 
     def _expecting(self, step: Step, ctx: Context) -> Context:
-        """The context of the step's gate. When the gate is sure of its decision, the next rollouts start with the
-        right skill. If a gate or veto of the user decides, they do not start early."""
+        """The context for the step's gate. A built-in gate calls `expect` as soon as its decision is certain, and the
+        next step's rollouts start. With a user's gate or veto they start only after the verdict."""
         if self._ends_epoch(step) or self._gate not in GATES.values():
             return ctx
         return replace(ctx, expect=lambda skill: self._go_ahead(step.number, skill))
@@ -331,7 +334,7 @@ class TrainingLoop:
         return results
 
     async def _commit(self, work: StepWork, ctx: Context) -> None:
-        """Save the step. The state is written last: with it the step is finished."""
+        """Save the step. The state is written last; a step without it is done again."""
         self.run.check_held()
         ctx.emit(GateDecided(**dict(work.verdict.brief())))
         state = self.state
@@ -396,7 +399,8 @@ class TrainingLoop:
         return measured
 
     async def _finish(self) -> Result:
-        """The test split is read here, once, if the config wants it."""
+        """Measure the final scores, write the summary and return the result. The test split is read only here, if the
+        config wants it."""
         state = self.state
         best = self.run.read_skill(state.best.version)
         early = self._over() if state.step < self.base.steps else ""
@@ -419,7 +423,7 @@ class TrainingLoop:
         return Result(path=self.run.root, best_skill=best.shown, summary=summary)
 
     def _write_state(self, finals: FinalScores) -> None:
-        """Write the summary, then the state. The files are valid only with the state."""
+        """Write the summary, then the state. A resumed run believes only the files that the state names."""
         self.run.check_held()
         state = self.state
         self._write_summary(finals)

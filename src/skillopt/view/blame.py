@@ -49,7 +49,7 @@ def blame(initial: Skill, entries: Sequence[Entry], version: int) -> list[Blamed
     """Every line of `version`. A log that does not lead from `initial` to its versions raises PatchLogError."""
     versions = replay(initial, entries)
     if version not in versions:
-        raise UserError(f"version {version} does not exist; there are 0 to {max(versions)}")
+        raise UserError(f"version {version} does not exist; the versions are 0 to {max(versions)}")
     lines: dict[str, list[_Line]] = {
         path: [(text, None) for text in _lines(initial, path)] for path in editable(initial, PARTS)
     }

@@ -30,7 +30,7 @@ def outcome_table(result: CheckResult) -> list[str]:
 
 
 def target_lines(outcomes: Sequence[CheckOutcome]) -> list[str]:
-    """One row a skill and target."""
+    """One row per skill and target."""
     head = ("target", "verdict", "base", "skill", "difference", "items", "$ a task", "skill")
     rows: list[Sequence[str]] = []
     for outcome in outcomes:
@@ -40,7 +40,7 @@ def target_lines(outcomes: Sequence[CheckOutcome]) -> list[str]:
 
 
 def matrix_lines(matrix: Matrix) -> list[str]:
-    """Skills × targets, one word a cell."""
+    """Skills × targets, one word per cell."""
     rows = []
     for skill in matrix.skills:
         cells = [matrix.cell(skill, target) for target in matrix.targets]

@@ -112,11 +112,11 @@ class Lines:
 
     def _throttled(self, event: events.Throttled) -> str:
         waits = f"{event.waiting} calls wait, the next try is in {event.seconds:.0f} s; " if event.waiting else ""
-        return f"Throttled: {event.model} turns calls away ({event.why}); {waits}{event.turned_away} so far"
+        return f"Throttled: {event.model} rejects calls ({event.why}); {waits}{event.turned_away} so far"
 
     def _set_aside(self, event: events.SetAside) -> str:
         why = next(iter(event.items.values()))
-        return f"Set aside, for every skill alike: {', '.join(event.items)} ({why})"
+        return f"Set aside for every skill: {', '.join(event.items)} ({why})"
 
     def _ended_early(self, event: events.EndedEarly) -> str:
         return ended_early(event.done, event.steps, event.reason)
@@ -346,7 +346,7 @@ def next_lines(result: Result) -> list[str]:
         "Next:",
         f"  {skillopt} report {run} --open    # what was learned, and why",
         f"  {skillopt} diff {run}    # what changed in the skill",
-        f"  {skillopt} ablate {run}    # what each rule of it is worth",
+        f"  {skillopt} ablate {run}    # what each rule is worth",
     ]
 
 

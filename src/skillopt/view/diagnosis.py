@@ -178,7 +178,7 @@ def _unconfirmed(history: Sequence[StepRecord]) -> str:
 
 
 def _constants(baselines: Baselines, split: Literal["val", "test"]) -> dict[str, float | None]:
-    """What trivial behaviour scores."""
+    """The scores of the trivial baselines."""
     always, idle = baselines.majority, baselines.do_nothing
     scores = {always_answering(always.answer): always[split]} if always else {}
     return scores | ({"doing nothing": idle[split]} if idle else {})

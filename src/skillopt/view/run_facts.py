@@ -35,7 +35,7 @@ class Change:
     before: Skill
     after: Skill
     improved: tuple[str, ...]
-    """Selection items that score higher than under the version before, by the names that people know."""
+    """Validation items that score higher than under the version before, by their names for people."""
     regressed: tuple[str, ...]
 
     @property

@@ -38,7 +38,7 @@ class GameOptions(Options):
     history: int = Field(default=10, ge=0)
     """The most turns in a prompt besides the task and the last observation; 0 shows all."""
     processes: int = Field(default=0, ge=0)
-    """Worker processes that hold the games; 0 for one a core, or one in each worker of a cluster."""
+    """Worker processes that hold the games; 0 for one per core, or one in each worker of a cluster."""
     limit: SplitLimits = Field(default={})
     """The most games to use of a split: {train: 12, val: 6}."""
 

@@ -21,7 +21,7 @@ from skillopt.tasks.executor.worker import EnvWorker
 
 
 class ProcessExecutor(PooledExecutor):
-    """At most one worker a core."""
+    """At most one worker per core."""
 
     def __init__(self, workers: int, make: Callable[[], Env]) -> None:
         try:

@@ -73,8 +73,8 @@ class SandboxResult:
 
 
 class Sandbox:
-    """Runs Python programs, at most one a core at once. `office` also lets them start an office program: it is shown
-    where that lies, and a /proc with its own processes alone.
+    """Runs Python programs, at most one per core at a time. `office` also lets them start an office program: it is
+    shown where that lies, and a /proc with its own processes alone.
 
     `limits` mode is for machines without user namespaces and must be asked for: it keeps the limits and the filter of
     system calls, but the program sees the machine's files.
@@ -184,7 +184,7 @@ def require(mode: Mode) -> None:
 
 @cache
 def _tried(mode: Mode) -> str:
-    """Why a harmless program fails in this mode; empty when it does not. Tried once a process."""
+    """Why a harmless program fails in this mode; empty when it does not. Tried once per process."""
     with temporary_folder("skillopt-sandbox-") as folder:
         argv = [sys.executable, "-I", "-c", "print('here')"]
         (folder / "workspace").mkdir()

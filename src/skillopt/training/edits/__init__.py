@@ -1,1 +1,1 @@
-"""What becomes of proposals."""
+"""The proposed edits on their way to a candidate: merged, reviewed, selected, applied."""

@@ -37,8 +37,8 @@ def select(
 
     The next edit, or group of edits, is always the one that adds most to those before it. A person's choice goes first,
     and an edit that a person decided against (`turned_down`, by conflict) is out. So is an edit that touches the same
-    text as a chosen one; the next edit is taken instead. Pending edits come last, with up to half of the places kept
-    for them.
+    text as a chosen one; the next edit is taken instead. Pending edits come last, with up to half of the slots kept for
+    them.
     """
     most = edits_for(rate)
     leaks = {leak.edit_id: leak.copied for patch in patches for leak in patch.leaks}
@@ -99,7 +99,7 @@ def relevance(pooled: Pooled, taken: Sequence[Pooled], covered: Mapping[str, int
 
 
 def _units(pooled: Sequence[Pooled]) -> list[tuple[Pooled, list[Pooled]]]:
-    """Each unit as if it were one edit, with its members."""
+    """Each group as if it were one edit, with its members."""
     by_id = {p.edit.id: p for p in pooled}
     found = []
     for edits in units(p.edit for p in pooled):
@@ -112,7 +112,7 @@ def _units(pooled: Sequence[Pooled]) -> list[tuple[Pooled, list[Pooled]]]:
 
 
 def _barred(edits: Sequence[Edit], taken: int, most: int, turned_down: Mapping[str, str], builder: SkillBuilder) -> str:
-    """Why a unit is left out; empty if it is taken. `builder` has the edits that were taken before."""
+    """Why a group is left out; empty if it is taken. `builder` has the edits that were taken before."""
     if down := next((turned_down[edit.id] for edit in edits if edit.id in turned_down), ""):
         return f"left out: decided against in review, conflict {down}"
     if taken >= most:

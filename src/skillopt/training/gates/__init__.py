@@ -42,9 +42,8 @@ def open_gate(name: str) -> Gate:
 
 
 Veto = Callable[[Mapping[str, float], Mapping[str, float]], bool | str]
-"""A function of the selection items' scores under the current skill and under the candidate, by item id.
-
-It is asked about candidates that the gate accepts. True lets the candidate pass; False or a reason rejects it.
+"""A function that gets the validation items' scores under the current skill and under the candidate, by item id. It is
+called for candidates that the gate accepts. True lets the candidate pass; False or a reason rejects it.
 """
 
 

@@ -37,14 +37,12 @@ class Verdict(GateResult):
 
 
 class Gate(Protocol):
-    """Decides between a candidate and the current skill.
-
-    `current` has the current skill's score on each selection item that counts. `tag` names the purpose and labels the
-    samples; the default is `gate-<step>`. Rule `strict`: the candidate must be better; `keep` (guidance): it must not
-    be worse. The same arguments and the same replies must give the same verdict; the clock and the budget must not
-    matter. An accepted verdict has the candidate's score (`after`), and in `known_scores` its score on every item of
-    `current` that was not set aside: the next gate compares with those. A gate that measures nothing says so:
-    `measured` is 0, `before` and `after` are None.
+    """Decides between a candidate and the current skill. `current` has the current skill's score on each validation
+    item that counts. `tag` names the purpose and labels the samples; the default is `gate-<step>`. Rule `strict`: the
+    candidate must be better; `keep` (guidance): it must not be worse. The same arguments and the same replies must give
+    the same verdict; the clock and the budget must not matter. An accepted verdict has the candidate's score (`after`),
+    and in `known_scores` its score on every item of `current` that was not set aside: the next gate compares with
+    those. A gate that measures nothing says so: `measured` is 0, `before` and `after` are None.
     """
 
     async def __call__(

@@ -1,8 +1,8 @@
 """Credit: one bad edit should not sink three good ones. The items that a rejected candidate broke show which edit to
 leave out.
 
-Each edit is left out in a try of its own, all at the same time, and the rest does the broken items once more. An edit
-without which they pass again is to blame; the candidate without those edits goes through the whole gate like any other.
+Each edit is left out in a separate try; the tries run at the same time. The rest of the candidate does the broken items
+once more. If they pass again, the edit is to blame. The candidate without the blamed edits goes through the whole gate.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ async def _healed(
     ctx: Context,
     tag: str,
 ) -> set[str]:
-    """The broken items that pass again without the edits of a unit."""
+    """The broken items that pass again without the edits in `together`."""
     rest = update(skill, [other for other in candidate.applied if other not in together], ctx).skill
     metric = ctx.config.evaluation.metric
     results = await roll_out_all(rest, asked, ctx, tag=tag, stage="gate")

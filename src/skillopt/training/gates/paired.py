@@ -3,8 +3,8 @@
 1. Screen. The candidate does each item once, against the known scores of the current skill; it is rejected as soon as
    it is clearly behind.
 2. Repeats. Both do the items on which they differ again, round after round. Only these fresh samples count: the samples
-   that selected the items are not evidence. An item whose samples are all equal is left alone after two rounds. The
-   rounds end when one is clear enough, or hopeless.
+   that selected the items are not evidence. If all samples of an item are equal after two rounds, it is not sampled
+   again. The rounds end when the evidence is clear, or when the candidate has no chance.
 3. Confirmation. Before a candidate is accepted, it does the other items that the current skill solves a second time. An
    item on which it now differs joins the others: this finds a loss that the screen missed by luck.
 
@@ -40,7 +40,7 @@ async def paired_gate(
     tag: str = "",
     rule: Rule = "strict",
 ) -> Verdict:
-    """Decide between the candidate and `skill`, of whose score on each selection item `current` is an estimate.
+    """Decide between the candidate and `skill`; `current` is an estimate of the skill's score on each validation item.
 
     If nothing is noisy, it is the same as the strict gate.
     """
@@ -68,7 +68,7 @@ class Screen(EarlyStop):
         return slack - 1e-9 if self.rule == "strict" else slack + 1e-9
 
     def won(self, items: Mapping[str, Item]) -> bool:
-        """The repeats decide that."""
+        """False: only the repeats can make an acceptance certain."""
         return False
 
 

@@ -23,7 +23,7 @@ _EARLY = 0.12
 _HOPELESS = 0.5
 """A candidate whose fresh samples look no better than this (p, from the second round on) is given up."""
 _SETTLED = 2
-"""Rounds after which an item is left alone if all its samples are equal."""
+"""Rounds after which an item whose samples are all equal is not sampled again."""
 Side = Literal["current", "candidate"]
 
 

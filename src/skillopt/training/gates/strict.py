@@ -1,8 +1,9 @@
-"""Gate: a candidate is accepted only if it strictly improves on the selection split.
+"""The strict gate: a candidate is accepted only if it scores higher on the validation split.
 
-The items that most likely settle it come first: those that the current skill fails. As soon as the candidate can no
-longer win, whatever the rest would give, the gate stops: the decision is that of the full evaluation, and the calls are
-saved. The shortest deciding prefix of that fixed order decides, so timing cannot change what is recorded.
+The candidate does the items in a fixed order. The items most likely to cause a rejection come first: those that the
+current skill fails. As soon as the candidate can no longer win, the gate stops. The decision is the same as after all
+items, with fewer calls. Only the first items of the order that suffice for the decision are recorded. So the record
+does not depend on which calls end first.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ SOLVED = 0.5
 HARM = 0.2
 """The fall of an item's score that counts as harm."""
 PROOF = 6
-"""Solved items that a candidate without a gain must do before it is rejected: they show whether it does harm."""
+"""How many solved items a candidate without a gain must do before it is rejected. They show whether it does harm."""
 
 
 async def strict_gate(
@@ -40,7 +41,7 @@ async def strict_gate(
     tag: str = "",
     rule: Rule = "strict",
 ) -> Verdict:
-    """Decide between the candidate and the current skill, whose score on each selection item is `current`."""
+    """Decide between the candidate and the current skill, whose score on each validation item is `current`."""
     if not candidate.applied:
         return skipped_verdict(current, ctx, gate="strict", rule=rule)
     with ctx.timed("gate"):
@@ -52,9 +53,9 @@ async def strict_gate(
 def settling_order(
     items: Mapping[str, Item], current: Mapping[str, float], edits: Sequence[Edit], changed: Mapping[str, int]
 ) -> list[str]:
-    """First the items that the current skill fails, above all those that the edits do not mention; then the items that
-    it solves, above all those that share words with the edits. In both groups, items that have
-    `changed` under earlier candidates come first."""
+    """The items in the order in which they most likely cause a rejection. First those that the current skill fails; of
+    these, first those that share few words with the edits. Then those that it solves; of these, first those that share
+    many words. In both groups, items that have `changed` under earlier candidates come first."""
     touched = shared_words(items)(edits)
 
     return sorted(
@@ -63,7 +64,7 @@ def settling_order(
 
 
 def shared_words(items: Mapping[str, Item]) -> Callable[[Sequence[Edit]], dict[str, float]]:
-    """A function that says how much each item has in common with some edits: rare words count more."""
+    """A function that gives, for some edits, how many words each item shares with them; rare words count more."""
     words = {item_id: _words(item.content()) for item_id, item in items.items()}
     common = Counter(word for item_words in words.values() for word in item_words)
 
@@ -79,14 +80,14 @@ def _words(text: str) -> set[str]:
 
 
 class EarlyStop:
-    """The candidate's scores so far, and their decision."""
+    """The candidate's scores so far, and whether they decide. `shown` are items at the beginning of the order."""
 
     def __init__(self, order: list[str], current: Mapping[str, float], rule: Rule) -> None:
         self.order = order
         self.current = current
         self.rule = rule
         self.scores: dict[str, float] = {}
-        """The candidate's, by item."""
+        """The candidate's scores by item."""
         self.results: dict[str, Trajectory] = {}
         self.refused: dict[str, str] = {}
 
@@ -102,7 +103,7 @@ class EarlyStop:
         return []
 
     def counted(self, shown: Sequence[str]) -> list[str]:
-        """An item that the endpoint was seen to refuse counts for neither skill."""
+        """The items that count: all but those of `shown` that the endpoint refused."""
         refused = self.refused_in(shown)
         return [item_id for item_id in self.order if item_id not in refused]
 
@@ -110,12 +111,12 @@ class EarlyStop:
         return {item_id: self.refused[item_id] for item_id in shown if item_id in self.refused}
 
     def best_case(self, shown: Sequence[str]) -> float:
-        """The sum that the candidate reaches if all it has not shown yet succeeds."""
+        """The highest sum of scores that the candidate can reach: it solves every item that is not in `shown`."""
         values = [self.scores[i] for i in shown if i in self.scores]
         return math.fsum(values) + len(self.counted(shown)) - len(values)
 
     def slack(self, shown: Sequence[str]) -> float:
-        """The score that the candidate may still lose before it is beaten; 0 or less: it is beaten."""
+        """How much of the sum the candidate can still lose and win all the same. 0 or less: it cannot win any more."""
         margin = self.best_case(shown) - math.fsum(self.current[i] for i in self.counted(shown))
         return margin - EPSILON if self.rule == "strict" else margin + EPSILON
 
@@ -123,11 +124,12 @@ class EarlyStop:
         return self.slack(shown) <= 0
 
     def decided(self, shown: Sequence[str]) -> bool:
-        """Is the candidate beaten, and is it known whether it does harm?"""
+        """Do the items in `shown` suffice to reject the candidate and to say whether it does harm?"""
         return self.beaten(shown) and self.told_apart(shown)
 
     def told_apart(self, shown: Sequence[str]) -> bool:
-        """Has the candidate broken something, or kept enough of what the current skill solves?"""
+        """Is it known whether the candidate does harm? Yes if it broke an item, or did enough items that the current
+        skill solves."""
         seen = [i for i in shown if i in self.scores and self.current[i] >= SOLVED]
         harm = any(self.scores[i] < self.current[i] - HARM for i in shown if i in self.scores)
         return self.rule == "keep" or harm or self.beaten(()) or len(seen) >= self._proof()
@@ -136,8 +138,8 @@ class EarlyStop:
         return min(PROOF, sum(self.current[i] >= SOLVED for i in self.counted(self.order)))
 
     def won(self, items: Mapping[str, Item]) -> bool:
-        """Is the candidate accepted even if every item that it has not shown yet fails? No task type may be able to
-        fall, and some item must have failed: nothing is left to train once all are solved."""
+        """Is the acceptance certain, even if every remaining item fails? It is if no task type can fall any more and
+        the sum is higher. At least one item must have failed: after a run that solves all, no next step begins."""
         gains: dict[str, float] = {}
         for i in self.counted(self.order):
             gains[items[i].type] = gains.get(items[i].type, 0.0) + self.scores.get(i, 0.0) - self.current[i]
@@ -145,35 +147,35 @@ class EarlyStop:
         return safe and min(self.scores.values()) < 1
 
     def deciding_prefix(self) -> list[str]:
-        """The shortest prefix of the order that decides; the whole order if none does."""
+        """The fewest items from the beginning of the order that decide; all items if no fewer do."""
         prefixes = (self.order[:end] for end in range(len(self.order)))
         return next((prefix for prefix in prefixes if self.decided(prefix)), self.order)
 
     def settled_without(self, missing: Sequence[RolloutError]) -> bool:
-        """Is the gate done: no item missing, or decided by a prefix before the first missing item?"""
+        """Is the gate done? Yes if no item is missing, or if the items before the first missing one decide."""
         if not missing:
             return True
         first = min(self.order.index(error.item_id) for error in missing)
         return any(self.decided(self.order[:end]) for end in range(first + 1))
 
     def useful(self, running: Collection[str], workers: int) -> bool:
-        """Is another call worth its price now? Yes if the calls in flight will not decide, at the losses seen so far;
-        and if leaving a worker idle would mean one more round of calls in the end."""
+        """Should another item start now? Yes if the calls in flight will probably not decide, judged by the losses so
+        far. Yes also if an idle worker would lead to one more round of calls at the end."""
         slack = self.slack(self.order)
         if len(running) >= workers:  # starting a call that must wait for a worker saves no time
             return False
         if slack <= 0:
             under_way = sum(i in self.scores or i in running for i in self.order if self.current[i] >= SOLVED)
             return not self.told_apart(self.order) and under_way < self._proof()
-        solved = sum(self.current[i] >= 0.5 for i in running)
+        solved = sum(self.current[i] >= SOLVED for i in running)
         if solved * self._likely_loss(solved=True) + (len(running) - solved) * self._likely_loss(solved=False) < slack:
             return True
         left = len(self.order) - len(self.scores) - len(self.refused) - len(running)
         return 0 < (left % workers or workers) <= workers - len(running)
 
     def _likely_loss(self, *, solved: bool) -> float:
-        """The expected loss on an item that the current skill solves (or fails), by the items seen so far."""
-        seen = [1 - value for i, value in self.scores.items() if (self.current[i] >= 0.5) == solved]
+        """The expected loss on an item that the current skill solves (or fails), estimated from the results so far."""
+        seen = [1 - value for i, value in self.scores.items() if (self.current[i] >= SOLVED) == solved]
         return (math.fsum(seen) + (0.1 if solved else 1)) / (len(seen) + 1)
 
 
@@ -183,8 +185,8 @@ P = TypeVar("P", bound=EarlyStop)
 async def run_until_decided(
     kind: type[P], candidate: Applied, current: Mapping[str, float], rule: Rule, ctx: Context, tag: str
 ) -> tuple[P, dict[str, Item]]:
-    """The candidate on the items of `current`. They are launched in order, never more than is useful at once; every
-    call that was launched is awaited and kept."""
+    """Let the candidate do the items of `current` in order, as many at once as is useful, until the gate is decided.
+    Every call that was started is awaited and kept."""
     split = ctx.env.items("val")
     items = {item.id: item for item in split if item.id in current}
     progress = kind(settling_order(items, current, candidate.applied, ctx.changed), current, rule)
@@ -194,11 +196,11 @@ async def run_until_decided(
     running: dict[asyncio.Task[Trajectory | RolloutError], str] = {}
     unmeasured: list[RolloutError] = []
     alone: set[str] = set()
-    trouble: list[BaseException] = []
+    errors: list[BaseException] = []
     rounds = 0
     while True:
         free = workers + ctx.target.throttle.waiting  # a call that waits for its next try does not occupy a worker
-        while waiting and not unmeasured and not trouble and progress.useful(running.values(), free):
+        while waiting and not unmeasured and not errors and progress.useful(running.values(), free):
             number, item_id = waiting.popleft()
             work = roll_out_one(candidate.skill, items[item_id], ctx, tag=tag, number=number, stage="gate")
             running[asyncio.create_task(work)] = item_id
@@ -219,21 +221,21 @@ async def run_until_decided(
         for task in done:
             del running[task]
             if error := task.exception():
-                trouble.append(error)
+                errors.append(error)
                 continue
             unmeasured += progress.add(task.result(), metric)
             ctx.emit(Progress(stage="gate", done=len(progress.results), total=len(progress.order)))
-        if ctx.expect and not trouble and progress.won(items):
+        if ctx.expect and not errors and progress.won(items):
             ctx.expect(candidate.skill)
             ctx = replace(ctx, expect=None)
-        if trouble and not running:
-            raise trouble[0]
+        if errors and not running:
+            raise errors[0]
     require_few(progress.refused_in(progress.deciding_prefix()), len(items), set_aside=len(split) - len(items))
     return progress, items
 
 
 def early_verdict(progress: EarlyStop, ctx: Context, gate: str) -> Verdict:
-    """The verdict of the shortest deciding prefix of the order, with one sample an item."""
+    """The verdict by the first items that decide, with one sample per item."""
     prefix, results = progress.deciding_prefix(), progress.results
     counted = progress.counted(prefix)
     kept = [item_id for item_id in prefix if item_id in counted]

@@ -34,7 +34,9 @@ def check_trackers(settings: TrackersConfig) -> None:
     """Refuse, before anything is paid, a tracker whose package is not installed."""
     for name in settings.use:
         if name in _BUILT_IN and not _importable(_BUILT_IN[name][1]):
-            raise UserError(f"trackers.use: '{name}' needs a package that is not here: pip install 'skillopt[{name}]'")
+            raise UserError(
+                f"trackers.use: '{name}' needs a package that is not installed: pip install 'skillopt[{name}]'"
+            )
 
 
 def _importable(module: str) -> bool:

@@ -21,7 +21,7 @@ export async function harvestView(root, { query, signal }) {
     const count = (status) => tasks.filter((t) => t.status === status).length;
     put(
       list,
-      h("p", { class: "dim" }, `${tasks.length} tasks: ${count("rule")} rules to decide on, ${count("candidate")} candidates of one session, ${count("kept")} kept, ${count("dropped")} dropped. Only what you keep is trained on.`),
+      h("p", { class: "dim" }, `${tasks.length} tasks: ${count("rule")} rules to decide on, ${count("candidate")} weak suggestions from one session each, ${count("kept")} kept, ${count("dropped")} dropped. Only what you keep is trained on.`),
       sorted.map((task) => card(task, tasks, decide)),
     );
   };
