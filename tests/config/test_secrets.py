@@ -77,7 +77,7 @@ class Hostile:
         text = reply.text
         if request.schema:
             text = json.dumps(_with(json.loads(text), key))
-        elif self.asked % 3 == 0:
+        elif sum(str(request.messages[-1]["content"]).encode()) % 3 == 0:  # the same tasks whatever the order of calls
             text += f"\nauthorization: {key}"
         message = {"role": "assistant", "content": text, "name": key, "refusal": key}
         choice = {"finish_reason": f"stop{key}", "message": message, "logprobs": key}
