@@ -40,7 +40,7 @@ class Served:
         asked = await request.json()
         [item] = [item for item in self.ctx.env.items(asked["split"]) if item.id == asked["id"]]
         try:
-            found = await roll_out_one(Skill(asked["skill"]), item, self.ctx, tag="rival", number=0, stage="rollout")
+            found = await roll_out_one(Skill(asked["skill"]), item, self.ctx, tag="rival", number=0, stage="evaluate")
         except ModelError as error:
             return self._failed(str(error))
         if isinstance(found, RolloutError):
