@@ -144,7 +144,7 @@ def test_a_decision_counts_when_its_line_is_whole_and_as_it_was_written(run: Pat
     files.decisions.write_text(text + '{"conflict": "1-3", "cho')
     assert set(Run.open(run).decisions) == {"1-1", "1-2"}
     files.decisions.write_text(text.replace("both", "neither"))
-    with pytest.raises(Damaged, match="line 2 is not what was decided"):
+    with pytest.raises(Damaged, match="line 2 is not a decision"):
         _ = Run.open(run).decisions
 
 

@@ -65,7 +65,7 @@ export function nowLine(run) {
     limit("tokens", f.tokens, pulse.spent.tokens[1], whole),
     limit("spent", f.usd ?? 0, pulse.spent.usd[1], money),
     limit("this session", pulse.spent.minutes[0], pulse.spent.minutes[1], (minutes) => span(minutes * 60)),
-    pulse.throttled?.map((t) => h("span", { class: "warn" }, `${t.model} turns calls away (${t.why}), ${t.waiting} wait`)),
+    pulse.throttled?.map((t) => h("span", { class: "warn" }, `${t.model} rejects calls (${t.why}), ${t.waiting} wait`)),
     pulse.retries > 0 && h("span", { class: "warn" }, `${pulse.retries} retries`),
   );
 }
