@@ -69,4 +69,4 @@ def test_every_accepted_version_has_a_point_of_score_against_cost(facts: Facts) 
     assert [each.version for each in versions] == [0, *accepted]
     assert versions[0].score == facts.summary.initial.val
     page = facts.run.files.report.read_text()
-    assert len(re.findall(r"<title>v\d+: \d\.\d\d, [\d,]+ tokens a call</title>", page)) == len(versions)
+    assert len(re.findall(r"<title>v\d+: \d\.\d\d, [\d,]+ tokens per call</title>", page)) == len(versions)

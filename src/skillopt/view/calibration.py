@@ -23,7 +23,7 @@ def calibration_lines(record: JudgeCalibration) -> list[str]:
         )
     lines.append(
         f"Noise: pass or fail flips in {record.flip_rate:.1%} of repeats; grades vary by {record.deviation:.3f} "
-        f"(standard deviation, {record.repeats} judgements an answer)"
+        f"(standard deviation, {record.repeats} judgements per answer)"
     )
     if record.disagreements:
         lines.append("Farthest from people:")

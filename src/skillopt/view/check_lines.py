@@ -108,7 +108,7 @@ def summary(outcomes: Sequence[CheckOutcome]) -> str:
             "skill",
             "difference",
             "items",
-            "tokens a task",
+            "tokens per task",
             "turns",
             "$ a task",
             "s",

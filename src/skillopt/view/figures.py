@@ -145,7 +145,7 @@ class CostRow:
 
 def use_table(initial: TaskUse, best: TaskUse) -> list[tuple[str, str, str]]:
     """The cost of a call and of a task, with the initial and with the best skill."""
-    names = ("tokens a call", "dollars a call", "calls a task", "tokens a task", "dollars a task")
+    names = ("tokens per call", "dollars per call", "calls per task", "tokens per task", "dollars per task")
     return list(zip(names, _use_cells(initial), _use_cells(best), strict=True))
 
 

@@ -73,7 +73,7 @@ def cost_plot(versions: Sequence[VersionUse]) -> str:
         frame.steps_axis(),
         frame.line(points, "score"),
         *(
-            mark("accept", frame.at(*point), f"{name}: {point[1]:.2f}, {point[0]:,.0f} tokens a call")
+            mark("accept", frame.at(*point), f"{name}: {point[1]:.2f}, {point[0]:,.0f} tokens per call")
             for name, point in zip(names, points, strict=True)
         ),
         *(

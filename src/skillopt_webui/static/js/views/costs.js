@@ -10,7 +10,7 @@ export async function costsTab(root, run, { signal }) {
     title: "Validation score against tokens of a call, by version",
     format: score,
     xformat: whole,
-    xname: "tokens a call",
+    xname: "tokens per call",
     yname: "score",
     ceil: 1,
   });
@@ -111,7 +111,7 @@ function byTokens(versions) {
       x: v.tokens,
       score: v.score,
       kind: "accept",
-      said: `Version: v${v.version}, ${whole(v.tokens)} tokens a call`,
+      said: `Version: v${v.version}, ${whole(v.tokens)} tokens per call`,
     })),
   };
 }

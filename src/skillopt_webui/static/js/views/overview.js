@@ -67,7 +67,7 @@ export async function overviewTab(root, run, { signal }) {
           h(
             "section",
             { class: "panel pad" },
-            h("h2", {}, "Learning rate ", h("span", { class: "dim small" }, "edits a step")),
+            h("h2", {}, "Learning rate ", h("span", { class: "dim small" }, "edits per step")),
             rate.node,
           ),
           h("section", { class: "panel pad stack tight" }, h("h2", {}, "Epochs"), epochs),
