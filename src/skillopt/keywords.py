@@ -17,9 +17,9 @@ class ModelSettingsKeys(TypedDict, total=False):
     """What `ModelSettings` takes."""
 
     max_tokens: int | None
-    """Longest reply."""
+    """The most tokens of a reply."""
     workers: int | None
-    """Calls in flight."""
+    """The most calls at the same time."""
     call_timeout: float | None
     """Seconds until a call without an answer is ended and retried."""
     deterministic: bool | None

@@ -55,7 +55,7 @@ class Correction(Record):
     line: int
     """The line of the request that went wrong."""
     last_line: int
-    """Of the corrected answer."""
+    """The last line of the corrected answer."""
     request: str
     rejected: str
     """The agent's work before the correction."""

@@ -75,7 +75,7 @@ class WatchedRun(Record):
     status: str
     reason: str
     letters: list[LetterRow]
-    """Those that are open."""
+    """The open letters."""
     progress: RunProgress
 
 

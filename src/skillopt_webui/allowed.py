@@ -58,7 +58,7 @@ def with_outputs(config: Config, folder: Path) -> Config:
 
 
 def problems(config: Config, settings: PageSettings) -> dict[str, str]:
-    """By field."""
+    """The problems of a config, by field."""
     flat, roots, found = config.flat(), readable(settings), {}
     outside = f"is outside of {settings.reach}"
     if resolved(settings.workspace / config.env.output_root) not in settings.outputs:

@@ -49,7 +49,7 @@ class MeasuredPage(Record):
 
 @routes.read("/api/measured")
 def measured(call: Call[Body]) -> MeasuredList:
-    """All of them, the newest first."""
+    """All measurements, the newest first."""
     rows = []
     for count, root in enumerate(call.settings.outputs):
         for kind, file in RESULTS.items():

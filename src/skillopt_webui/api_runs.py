@@ -141,7 +141,7 @@ def trajectory(call: Call[Body]) -> view.ShownRollout:
 
 
 def conflicts(run: Run) -> Conflicts:
-    """Each with both sides' first trajectories."""
+    """The conflicts, each with the first trajectories of both sides."""
     shown, decided = [], run.decisions
     for conflict in run.conflicts:
         rollouts = {rollout.id: rollout for rollout in run.batch_trajectories(conflict.step)}

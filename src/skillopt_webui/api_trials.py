@@ -20,7 +20,7 @@ class TrialLine(Record):
     """One run of a sweep or a replicate, or their mean."""
 
     run: str = ""
-    """Its id; empty if the folder is not there any more."""
+    """The run's id; empty if its folder is gone."""
     name: str
     winner: bool = False
     initial_val: float
@@ -49,7 +49,7 @@ class TrialsList(Record):
 
 @routes.read("/api/trials")
 def trials(call: Call[Body]) -> TrialsList:
-    """All of them, the newest first."""
+    """All sweeps and replicates, the newest first."""
     found = [
         one
         for number, root in enumerate(call.settings.outputs)

@@ -34,7 +34,7 @@ class BlamedSkill(Record):
     text: str
     lines: list[tuple[str, int]]
     entries: dict[int, Entry]
-    """By number."""
+    """Entries of the patch log, by number."""
     files: dict[int, str] = Field(default={})
     """For a package: the names of its files, by the number of the line that shows the name."""
     worth: dict[int, AblatedPart] = Field(default={})
@@ -132,7 +132,7 @@ class PairedRuns(Record):
     difference: float
     difference_interval: Interval | None
     p: float
-    """Two-sided."""
+    """The two-sided p-value."""
 
 
 def paired(a: Run, b: Run) -> PairedRuns:

@@ -44,7 +44,7 @@ class ItemRow(Record):
     scores: list[float | None]
     """One for each column; None if it was not measured."""
     id: str | None = None
-    """The trajectory's, if the row is about one."""
+    """The trajectory's id, if the row is about one trajectory."""
     outputs: list[str] | None = None
     """One for each column, if the columns are two skills."""
 

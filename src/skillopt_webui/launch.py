@@ -93,7 +93,7 @@ class Launch:
             return ""
 
     def running(self) -> bool:
-        """Holds its lock."""
+        """Does the command still hold its lock?"""
         try:
             with open_regular(self.folder / "lock") as lock:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -179,7 +179,7 @@ class Launches:
         return Launch(self._folder / name)
 
     def all(self) -> list[Launch]:
-        """The newest first."""
+        """All started commands, the newest first."""
         self.reap()
         records = sorted(self._folder.glob("*/launch.json"), reverse=True) if self._folder.is_dir() else []
         return [Launch(path.parent) for path in records if _ID.match(path.parent.name)]

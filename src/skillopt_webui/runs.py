@@ -57,7 +57,7 @@ class SeedGroup(Record):
     """Means over the finished runs of those that differ in nothing but their seed."""
 
     runs: int
-    """How many are finished."""
+    """How many of these runs are finished."""
     initial_val: float | None
     best_val: float | None
     val_interval: Interval | None

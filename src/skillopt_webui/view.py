@@ -130,7 +130,7 @@ def overview(run: Run) -> Overview:
 
 
 def _open_conflicts(run: Run) -> int:
-    """How many wait for a person."""
+    """How many conflicts wait for a person."""
     if not run.conflicts:
         return 0
     state = readable(lambda: run.state)
@@ -139,7 +139,7 @@ def _open_conflicts(run: Run) -> int:
 
 
 def open_letters(run: Run) -> int | None:
-    """How many wait for a reply; None if the optimizer is not a handoff."""
+    """How many letters wait for a reply; None if the optimizer is not a handoff."""
     if not _human_paced(run):
         return None
     return len(box_of(run.root).open_letters())

@@ -254,9 +254,9 @@ Effort = Literal["", "none", "minimal", "low", "medium", "high", "xhigh"]
 
 class ModelSettings(Section):
     max_tokens: int | None = Field(default=None, ge=1)
-    """Longest reply."""
+    """The most tokens of a reply."""
     workers: int | None = Field(default=None, ge=1)
-    """Calls in flight."""
+    """The most calls at the same time."""
     call_timeout: float | None = Field(default=None, gt=0)
     """Seconds until a call without an answer is ended and retried."""
     deterministic: bool | None = None

@@ -151,7 +151,7 @@ async def _judged(caller: Caller, number: int, each: GradedAnswer, options: Judg
 
 
 class _Asker:
-    """A Judge whose every call has a label of its own."""
+    """Asks the judge. Every call has a different label, so no earlier reply is used for it."""
 
     def __init__(self, caller: Caller, label: str) -> None:
         self._caller, self._label, self._asked = caller, label, 0

@@ -66,7 +66,7 @@ class Question:
     """Items by id; empty for all."""
     max_items: int | None = None
     repeats: int | None = None
-    """Every item this often under both, without an early end: a comparison."""
+    """For a comparison: how often both skills do every item, without an early end."""
 
     @property
     def same_text(self) -> bool:

@@ -220,7 +220,7 @@ class Trial:
         return "no worse"
 
     def _shown(self, rounds: int) -> bool:
-        """Do this many rounds show that the difference is above -margin?"""
+        """Do the given rounds show that the difference is above -margin?"""
         middle, error = self.estimate(rounds)
         return middle - self.quantile * error > -self.margin
 

@@ -91,7 +91,7 @@ def not_above(score: float, constants: Mapping[str, float | None]) -> tuple[str,
 
 
 def spent_on(paid: ByRole[Paid]) -> Spent:
-    """Over all roles."""
+    """The cost over all roles."""
     return added(
         _spent(role, paid.of(role).calls, paid.of(role).tokens, paid.of(role).usd, paid.of(role).estimated)
         for role in paid.roles
@@ -113,7 +113,7 @@ def _spent(role: Role, calls: int, tokens: TokenCounts, usd: float | None, estim
 
 
 def added(parts: Iterable[Spent]) -> Spent:
-    """The sum of all; the price is unknown if one part's price is unknown."""
+    """The sum of several costs; the price is unknown if the price of one part is."""
     every = list(parts)
     costs = [part.usd for part in every if part.usd is not None]
     return Spent(

@@ -159,7 +159,7 @@ def without_thinking(text: str) -> str:
 
 
 def _object_within(text: str) -> Any:
-    """The one JSON object inside prose or a code fence; braces in the prose that hold none do not count."""
+    """The one JSON object inside prose or a code fence. Braces in the prose that are not JSON are ignored."""
     values = []
     start = text.find("{")
     while start >= 0:

@@ -65,11 +65,12 @@ class Tokens:
     """Tokens by when they are paid for; exact if the extra `tokens` is installed."""
 
     listed: int
-    """Name and description: every request to an agent that has the skill. 0 for a plain file."""
+    """Tokens of the name and description. Every request to an agent with the skill pays for them. 0 for a plain
+    file."""
     loaded: int
-    """The document itself: every task that uses it."""
+    """Tokens of the document itself. Every task that uses the skill pays for them."""
     on_demand: int
-    """Other Markdown files: only tasks that read them."""
+    """Tokens of the other Markdown files. Only tasks that read these files pay for them."""
 
 
 @dataclass(frozen=True, kw_only=True)

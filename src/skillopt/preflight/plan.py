@@ -50,7 +50,7 @@ _REPLIES = {"optimizer": OPTIMIZER_REPLY, "judge": JUDGE_REPLY}
 TURN_TOKENS, TURNS = 60, 0.6
 """Tokens that a turn of a game adds to later prompts; the share of the allowed turns that a game takes."""
 SECONDS = {"target": 1.5, "optimizer": 15.0, "judge": 3.0}
-"""One call (assumed)."""
+"""Seconds per call, by role (assumed)."""
 HANDOFF_SECONDS = 120.0
 """Seconds that a person or agent needs for one letter (assumed)."""
 GATED = 0.8
@@ -71,9 +71,9 @@ class Workload:
     tokens: float
     """The mean length of a task."""
     text_tokens: float = 0.0
-    """The length of the text that the analysts read of it; 0: the same."""
+    """The length of the part that the analysts read; 0: the whole task."""
     turns: int = 1
-    """The most that a task may take."""
+    """The most target calls that a task may take."""
     answers: int = 0
     """How many different answers there are, if they are a small closed set."""
     judged: bool = False

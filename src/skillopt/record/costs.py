@@ -37,7 +37,7 @@ class Paid(Record):
     usd: float | None
     """None if a price is unknown."""
     by_stage: dict[str, int]
-    """Calls."""
+    """Calls by stage."""
     usd_by_stage: dict[str, float | None]
     tokens_by_stage: dict[str, TokenCounts]
 

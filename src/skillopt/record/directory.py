@@ -342,6 +342,6 @@ def best_in(path: Path) -> Path:
 
 
 def safe_name(name: str) -> str:
-    """A benchmark's name as one folder's name: whatever it says, it stays below the output folder."""
+    """A benchmark's name as the name of one folder, which cannot lead out of the output folder."""
     kept = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip(".-")
     return kept[:80] or "benchmark"

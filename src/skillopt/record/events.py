@@ -179,7 +179,7 @@ class Unmeasured(Event):
     unmeasured: int
     items: int
     error: str
-    """The last one."""
+    """The last error."""
 
 
 class Retrying(Unmeasured):
@@ -278,7 +278,7 @@ class EndedEarly(Event):
     reason: str
     done: int
     steps: int
-    """Of the whole plan."""
+    """Steps of the whole plan."""
 
 
 class Stopping(Event):
@@ -328,10 +328,10 @@ class ThrottledModel(Record):
     waiting: int
     """Calls."""
     seconds: Number
-    """Until the next try."""
+    """Seconds until the next try."""
     why: str
     turned_away: int
-    """Calls so far."""
+    """How many calls were rejected so far."""
 
 
 class Throttled(ThrottledModel, Event):
@@ -349,7 +349,7 @@ class Moment(Record):
     """The stage of a run."""
 
     in_flight: dict[str, int]
-    """Calls by role."""
+    """Calls in flight, by role."""
     spent: dict[str, tuple[Number, Number | None]]
     """Minutes, calls, tokens and dollars that are used, each with its limit, if any."""
     letters: WaitingLetters
@@ -379,7 +379,7 @@ class Live(Moment):
     """Seconds since 1970."""
     pid: int
     kind: str
-    """Of the newest event."""
+    """The kind of the newest event."""
     step: int
     epoch: int
     progress: StageProgress

@@ -48,7 +48,7 @@ class StagePlan(Record):
     role: str
     stage: str
     calls: int
-    """Likely ones."""
+    """The likely number of calls."""
     rounds: int
     """How often the stage runs; the calls of one round run side by side."""
     prompt: float

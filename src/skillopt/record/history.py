@@ -36,5 +36,5 @@ class History:
 
 
 def read_history(path: Path) -> list[StepRecord]:
-    """Empty before the first step."""
+    """The step records; empty before the first step."""
     return _RECORDS.validate_json(read_bytes(path)) if path.exists() else []

@@ -18,7 +18,7 @@ class MatrixCell(Record):
     why: str
     """The measured reason in a sentence."""
     hash: str
-    """Of the skill."""
+    """The hash of the skill."""
     tokens: int
     score: float | None
     interval: Interval | None

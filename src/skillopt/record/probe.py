@@ -57,11 +57,11 @@ class Probe(ResultFile):
     solved: dict[str, int]
     """Samples that solved it, by task."""
     plain: Replies
-    """With the initial skill."""
+    """Replies with the initial skill."""
     with_form: Replies | None
     """Replies with the answer's form shown below the skill, one per task; None if the tasks have no answers."""
     form: str
-    """What was shown."""
+    """The form that was shown."""
     majority: MajorityScore | None
     """Always giving the most frequent answer, on the training split; None if answers are not a small closed set."""
     set_aside: dict[str, str]

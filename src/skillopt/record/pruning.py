@@ -49,7 +49,7 @@ class Pruning(ResultFile):
     """Rules without a measured worth that stay, because the skill without them was not shown to be as good."""
     trials: tuple[PruneTrial, ...]
     spent: Spent
-    """With the ablation."""
+    """The cost, including the ablation."""
 
     @property
     def exit_code(self) -> int:

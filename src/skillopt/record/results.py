@@ -90,7 +90,7 @@ class EvalSummary(_Verdict):
     set_aside: dict[str, str]
     by_type: dict[str, TypeScore]
     paid: Paid
-    """By the target."""
+    """The usage and cost of the target."""
     spent: Spent
     seconds: float
     test_reads: int | None = None
@@ -199,7 +199,7 @@ class ChangedItem(Record):
 
 class CheckTelemetry(Record):
     paid: Spent
-    """By this session."""
+    """The cost in this session."""
 
 
 class CheckResult(ResultFile):
@@ -286,7 +286,7 @@ class SweepRow(Record):
 
     trial: int
     values: dict[str, Any]
-    """By dotted config key."""
+    """Values by dotted config key."""
     run: str
     initial_val: float
     best_val: float
@@ -299,7 +299,7 @@ class SweepRow(Record):
     from_journal: int
     rollouts_to_best: int
     test: float | None = None
-    """Of the winner alone."""
+    """The test score; only the winner has one."""
     test_interval: Interval | None = None
     initial_test: float | None = None
 
@@ -335,7 +335,7 @@ class ReplicatedRun(Record):
     initial_test: float
     best_test: float
     tasks: dict[str, int] = Field(default={})
-    """By split."""
+    """How many tasks each split has."""
     interval: dict[str, Interval | None] = Field(default={})
     """Scores by column: initial_val, best_val, initial_test, best_test, gain_val, gain_test."""
     accepted: int = 0
@@ -356,7 +356,7 @@ class Replication(_Verdict):
     mean: dict[str, float]
     """Means over the seeds, by column: initial_val, best_val, initial_test, best_test, gain_val, gain_test."""
     interval: dict[str, Interval | None]
-    """Of the means."""
+    """The 95 % intervals of the means."""
     improved: dict[str, float]
     """The share of seeds that improved, by split."""
     best_seed_by_validation: int

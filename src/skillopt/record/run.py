@@ -462,7 +462,7 @@ def _gate_measurement(gate: GateRecord, folder: Path) -> Measurement:
 
 
 def read_record(model: type[Model], path: Path) -> Model:
-    """A record from its file, also of a result that is not in a run's folder. Raises Damaged."""
+    """Read a record from its file; the file need not be in a run's folder. Raises Damaged."""
     try:
         return model.model_validate_json(read_bytes(path))
     except (ValueError, RecursionError) as error:

@@ -24,7 +24,7 @@ class Best(BaseModel):
     version: int = 0
     step: int = 0
     val: float | None = 0.0
-    """None if it was accepted without being measured."""
+    """The validation score; None if the version was accepted without a measurement."""
 
 
 class Rejected(BaseModel):

@@ -138,7 +138,7 @@ class Acceptance(Record):
     """Accepted edits as a share of the proposed ones; None if none was proposed."""
 
     step: float | None
-    """Of this step."""
+    """The share in this step."""
     so_far: float | None
     """The same share over all steps up to this one."""
 
@@ -171,7 +171,7 @@ class StepTelemetry(Record):
     """Times and call counts, which comparisons of two runs leave out."""
 
     seconds: dict[str, float]
-    """By stage."""
+    """Seconds by stage."""
     paid_so_far: ByRole[Paid]
 
 
@@ -224,7 +224,7 @@ class StepRecord(Document):
     """The validation score of the skill after the step."""
     val_before: float | None
     val_after: float | None
-    """The candidate's."""
+    """The validation score of the candidate."""
     verdict: GateDecision
     evidence: Evidence
     learning_rate: LearningRate

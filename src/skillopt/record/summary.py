@@ -165,7 +165,7 @@ class PlanFigures(Record):
     usd: ByRole[Forecast]
     seconds: Forecast
     by_stage: ByRole[dict[str, Forecast]]
-    """Calls."""
+    """Calls by stage, planned and real."""
 
 
 class _Heading(Record):

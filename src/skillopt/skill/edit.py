@@ -109,7 +109,7 @@ class SizeLimits:
     max_skill_tokens: int = 8000
     """The most tokens of the document; of a package, of SKILL.md."""
     max_file_tokens: int = 8000
-    """Of each further file."""
+    """The most tokens of each further file."""
     max_total_tokens: int = 40_000
     """The most tokens of all text files of a package."""
     train: tuple[str, ...] = PARTS

@@ -161,7 +161,7 @@ class PackageChanges(BaseModel):
     """skills/skill_vNNNN.files.json: files of a package that differ from the package that the run began with."""
 
     hash: str
-    """Of the whole package."""
+    """The hash of the whole package."""
     changed: dict[str, str]
     """The new text by path."""
     removed: list[str]

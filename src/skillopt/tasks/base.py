@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SPLITS = ("train", "val", "test")
 _MOST_ANSWERS = 20
-"""Of a small closed set."""
+"""The most answers of a small closed set."""
 
 
 Json = JsonObject

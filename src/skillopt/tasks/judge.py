@@ -70,10 +70,10 @@ class JudgeOptions(Options):
 
 
 class Judgement(NamedTuple):
-    """One sample."""
+    """One judgement of an answer."""
 
     points: float
-    """Of TOP."""
+    """The points, from 0 to TOP."""
     reason: str
     preferred: tuple[str, ...] = ()
     """Pairwise: which position was preferred when the answer came first, and when it came second."""

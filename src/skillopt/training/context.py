@@ -71,7 +71,7 @@ class Context:
     steps: int = 0
     """How many steps the run has in all."""
     seconds: dict[str, float] = field(default_factory=dict)
-    """By stage; telemetry only."""
+    """Seconds by stage; telemetry only."""
     executor: Executor = field(default_factory=Executor)
     """Does and scores the tasks."""
     background: BackgroundTasks = field(default_factory=BackgroundTasks)

@@ -51,9 +51,9 @@ class FinalScores:
     measured: dict[str, Measured] = field(default_factory=dict)
     """Measurements by split and name: test_initial, test_best, val_remeasured, test_no_skill."""
     majority: dict[str, MajorityScore] = field(default_factory=dict)
-    """By split."""
+    """The scores of always giving the most frequent answer, by split."""
     do_nothing: dict[str, ScoreWithInterval] = field(default_factory=dict)
-    """By split."""
+    """The scores of doing nothing, by split."""
 
     def score(self, name: str) -> float | None:
         return self.measured[name].score if name in self.measured else None

@@ -186,7 +186,8 @@ _QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'|`[^`]*`|\d+")
 
 
 def causes(patches: Sequence[Patch], trajectories: Sequence[Trajectory]) -> dict[str, set[str]]:
-    """The ids of the failures by cause. A failure for which no analyst names a cause has its scorer's."""
+    """The ids of the failures by cause. If no analyst names a cause for a failure, its cause comes from the scorer's
+    feedback."""
     failures = {t.id: t for t in trajectories if t.score.hard < 1}
     failures_by_cause: dict[str, set[str]] = {}
     for patch in patches:

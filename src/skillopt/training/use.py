@@ -35,7 +35,7 @@ class TaskUse(Record):
 
 
 def use_of(trajectories: Iterable[Trajectory], price: Price | None) -> TaskUse | None:
-    """None without trajectories."""
+    """The mean costs of a task, from trajectories; None without trajectories."""
     by_task: dict[str, list[tuple[int, int, float, float | None]]] = {}
     for each in trajectories:
         recorded = each.telemetry.get("calls", ())

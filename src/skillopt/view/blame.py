@@ -29,7 +29,7 @@ class BlamedLine:
 
     @property
     def step(self) -> int:
-        """0 for the initial skill."""
+        """The step that wrote the line; 0 for the initial skill."""
         return self.entry.step if self.entry else 0
 
     @property

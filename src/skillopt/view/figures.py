@@ -173,7 +173,7 @@ def cost_rows(summary: Summary) -> list[CostRow]:
 
 
 def cost_table(summary: Summary) -> tuple[list[tuple[str, ...]], list[int]]:
-    """The rows of `cost_rows` with a total after each role, and the numbers of the totals."""
+    """The rows of `cost_rows` with a total after each role. Also returns the row numbers of the totals."""
     rows, totals = [], []
     for role in summary.calls.roles:
         rows += [row for row in cost_rows(summary) if row.role == role]

@@ -56,7 +56,7 @@ class GameEnv(Env):
     """Items have `game` (a file below the split folder) or `recipe` (from which the file is made once, and kept)."""
 
     suffix: str
-    """Of game files."""
+    """The suffix of game files."""
     task = (
         "Each task is a text game of several turns: the agent replies with one action a turn until the goal is reached."
     )
@@ -87,7 +87,7 @@ class GameEnv(Env):
 
     @classmethod
     def require(cls) -> None:
-        """The engine is installed."""
+        """Raise an error if the engine is not installed."""
         if importlib.util.find_spec(cls.package) is None:
             raise UserError(f"env.name: {cls.package} needs its package: pip install 'skillopt[{cls.package}]'")
 

@@ -47,7 +47,7 @@ class SandboxLimits(Options):
     memory_mb: int = Field(default=1024, ge=64)
     """Address space of one process, and resident memory of all together."""
     file_mb: int = Field(default=32, ge=1)
-    """One file."""
+    """The size of one file."""
     disk_mb: int = Field(default=64, ge=1)
     """All files together."""
     processes: int = Field(default=16, ge=1)

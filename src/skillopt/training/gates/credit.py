@@ -157,7 +157,7 @@ def _clear(verdict: Verdict) -> float:
 
 
 def suspected(edits: Sequence[Edit], broken: Sequence[Item], every: Sequence[Item]) -> list[list[Edit]]:
-    """The units that share most words with the broken items first; then those that take text away."""
+    """The groups of edits: first those that share most words with the broken items, then those that take text away."""
     touched = shared_words({item.id: item for item in every})
     ids = [item.id for item in broken]
 

@@ -44,7 +44,7 @@ URGENCY = ("regressed", "persistent_fail", "improved", "stable_success")
 LONGEST_TASK = 60
 """The most tokens of a compared task in the request for notes."""
 LONGEST_TRIED = 150
-"""The most tokens of an edit of an earlier step that are shown; an edit that is in the skill is shown shorter."""
+"""The most tokens that are shown of an earlier step's edit. An edit that is in the skill is shown shorter."""
 LONGEST_REJECTED = 700
 MOST_WHOLE = 2
 """Steps whose undone edits are shown as a whole, up to so many tokens each."""

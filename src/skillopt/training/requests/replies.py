@@ -232,7 +232,7 @@ class MergedEdit:
 
     ids: tuple[str, ...]
     edit: Edit | str
-    """A text if it is malformed: why."""
+    """The merged edit; a text that says why, if it is malformed."""
 
 
 def read_merge(value: Any) -> tuple[list[MergedEdit], list[tuple[str, str, str]]]:

@@ -28,7 +28,7 @@ class About:
 
     @property
     def id(self) -> str:
-        """The same in every session of the run, so that a resumed run continues in the same place."""
+        """An id that is the same in every session of the run, so a resumed run continues in the same place."""
         return hashlib.sha256(str(self.folder.resolve()).encode()).hexdigest()[:16]
 
 
