@@ -32,7 +32,7 @@ def run_sync(work: Coroutine[Any, Any, T], interrupt: Callable[[], bool] = lambd
 
 
 def one_message(function: F) -> F:
-    """A decorator: an error of ours leaves the function as one exception, since its message says everything."""
+    """A decorator: errors of SkillOpt leave the function without their causes, because the message says everything."""
 
     @functools.wraps(function)
     def called(*arguments: Any, **keys: Any) -> Any:
@@ -80,7 +80,7 @@ def _in_a_loop() -> bool:
 
 @contextlib.contextmanager
 def ending_shortly() -> Iterator[None]:
-    """A program that is stopped here, and does not catch it, ends as a command does: with a line, not a traceback."""
+    """If the program does not catch a stop in this block, it ends as a command does: with one line and no traceback."""
     try:
         yield
     except (Stopped, KeyboardInterrupt):

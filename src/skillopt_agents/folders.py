@@ -103,7 +103,7 @@ class FoldersEnv(QAEnv):
     async def _worked(
         self, item: Item, skill: Skill, chat: Chat, agent: ShellAgent, container: Container
     ) -> WorkedEpisode:
-        """A rollout with its score: the container is gone afterwards."""
+        """Do a rollout and score it while its container still exists."""
 
         async def run(command: str) -> SandboxResult:
             return await container.run(["sh", "-c", command], agent.options.limits.seconds)
@@ -294,7 +294,8 @@ class TestsCheck(Scorer):
         return self._docker.container(tag, task.folder / "environment", task.machine, life)
 
     async def score_container(self, item: Item, container: Container) -> Score:
-        """The tests are written now; files that the agent left under their names do not count."""
+        """Run the tests in the container. They are copied in only now, so files that the agent left under their names
+        do not count."""
         with tempfile.TemporaryDirectory(prefix="skillopt-check-") as root:
             tests, logs = Path(root, "tests"), Path(root, "logs")
             self._write(item, tests)

@@ -134,7 +134,7 @@ def undo(folder: Path) -> list[Path]:
 
 @contextmanager
 def _locked(target: Path) -> Iterator[None]:
-    """One adopt at a time. The lock is on the folder: nothing is left in it."""
+    """Inside the block, no other adopt can work on the folder. The folder itself is locked, so no lock file is left."""
     handle = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -203,7 +203,7 @@ def _remove_empty(target: Path, name: str) -> None:
 
 
 def _copy(source: Path, path: Path, like: Path) -> None:
-    """A file that is replaced keeps its mode: a script stays executable."""
+    """Copy a file. If it replaces another, it keeps that file's mode, so a script stays executable."""
     mode = (like if like.exists() else source).stat().st_mode
     write_atomic(path, read_text(source))
     path.chmod(mode & 0o777)

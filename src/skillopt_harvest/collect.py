@@ -221,6 +221,7 @@ def _stat(path: Path) -> tuple[int, int]:
 
 
 def _of_project(path: Path, projects: Path, project: Path) -> bool:
-    """Agents name a project's folder after its path, with dashes; the sessions themselves name the exact one."""
+    """Does a folder of transcripts belong to the project? Agents name it after the project's path, with dashes; only
+    the sessions have the exact path."""
     name = re.sub(r"[^A-Za-z0-9]", "-", str(project.resolve())).strip("-")
     return path.relative_to(projects).parts[0].strip("-").startswith(name)

@@ -129,7 +129,7 @@ def is_correction(request: str, rejected: str, said: str, corrected: str) -> boo
 
 
 def _numbers(text: str) -> frozenset[str]:
-    """The same words with another number ask for other work."""
+    """The numbers in a text. (The same words with another number ask for other work.)"""
     return frozenset(re.findall(r"\d+", text))
 
 

@@ -30,7 +30,7 @@ class Workspace:
 
     @property
     def settings(self) -> PageSettings:
-        """Anew for each question: a config's folder may have been written a moment ago."""
+        """The limits of this folder, made anew for each request: a config's folder may be new."""
         near = [path.parent for path in sorted(self.root.glob("*/config.y*ml")) if not path.parent.name.startswith(".")]
         made = make_settings(workspace=self.root, configs=[self.root / "configs", *near])
         return replace(made, searched=self.root, reach=f"{self.root}, the folder of this server")

@@ -37,7 +37,7 @@ _SMALL = 2_000
 
 @dataclass(frozen=True)
 class Server:
-    """What a server holds."""
+    """The objects that all handlers of a server share."""
 
     settings: PageSettings
     index: RunIndex

@@ -19,7 +19,7 @@ LETTERS = RUN + "/letters"
 
 
 def letters_of(run: Run, settings: PageSettings) -> Box:
-    """The box of a run, which must lie under the folders: links are followed first."""
+    """The box of a run's letters. It must lie under the page's folders, after links are followed."""
     box = box_of(run.root)
     if box.folder.exists() and not inside(box.folder, readable(settings)):
         raise NotThereError(f"the letters are outside of {settings.reach}")

@@ -17,7 +17,7 @@ Stamp = tuple[int, int, int]
 
 
 def stat(path: Path | str) -> os.stat_result | None:
-    """None if it is not a regular file."""
+    """The status of a file; None if it is not a regular file."""
     try:
         status = os.lstat(path)
     except OSError:

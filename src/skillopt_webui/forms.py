@@ -276,7 +276,7 @@ def _value(tree: Settings, dotted: str) -> object:
 
 
 def _set(tree: Settings, dotted: str, raw: str | None) -> None:
-    """Sections that become empty are removed."""
+    """Set or remove a key. Sections that become empty are removed."""
     if dotted not in KINDS:
         raise UserError(f"unknown key '{dotted}'")
     if raw is not None and len(raw) > _LONGEST:

@@ -146,7 +146,7 @@ class Launches:
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, kind: Kind, title: str, config: str, arguments: list[str], run: str | None = None) -> Launch:
-        """`arguments` follow `skillopt KIND --config <its own copy of the config>`."""
+        """Start a command; `arguments` follow `skillopt KIND --config <its own copy of the config>`."""
         folder = self._folder / f"{int(time.time() * 1000)}-{secrets.token_hex(4)}"
         make_folder(self._folder.parent, private=True)  # other users need neither logs nor configs
         folder.mkdir(parents=True)

@@ -78,7 +78,7 @@ def _id(settings: PageSettings, folder: Path, depth: int) -> str | None:
 
 
 def inside(path: Path, folders: Sequence[Path]) -> bool:
-    """Links are followed first: one that leads out of the folders is outside. So is a name that no file can have."""
+    """Does the path lie in one of the folders? Links are followed first. A name that no file can have is outside."""
     real = resolved(path)
     return real is not None and any(real.is_relative_to(folder.resolve()) for folder in folders)
 
@@ -96,7 +96,7 @@ def readable(settings: PageSettings) -> tuple[Path, ...]:
 
 
 def fits(path: Path, folders: Sequence[Path]) -> bool:
-    """Under the folders, and not hidden: hidden files hold keys."""
+    """Does the path lie under the folders, and is it not hidden? Hidden files may hold keys."""
     real = resolved(path)
     folder = next((folder for folder in folders if real and real.is_relative_to(folder)), None)
     if real is None or folder is None:

@@ -90,7 +90,7 @@ class RunIndex:
         self._last: tuple[list[RunLine], Experiment] | None = None
 
     def rows(self) -> list[RunLine]:
-        """Runs at work first, then the newest."""
+        """The rows of the table: active runs first, then the newest."""
         folders = list(self._folders())
         live = holders({f"{folder}/run.lock": files["run.lock"] for _, folder, files in folders})
         lines = {}
@@ -103,7 +103,7 @@ class RunIndex:
         return sorted((line for _, line in lines.values()), key=lambda row: (row.status != "running", -row.changed))
 
     def table(self) -> Experiment:
-        """Made again only when a row has changed."""
+        """The table of runs, made again only when a row has changed."""
         with self._making:  # a second request waits for what the first one reads
             rows = self.rows()
             if self._last and self._last[0] == rows:
@@ -197,7 +197,8 @@ def _text(value: JsonValue) -> str:
 
 
 def _means(runs: Sequence[RunLine]) -> SeedGroup:
-    """Only finished runs have a final score. Intervals by Student's t, cut at 0 and 1."""
+    """The means over runs that differ only in their seed. Only finished runs count. Intervals by Student's t, cut at 0
+    and 1."""
     rows = [run for run in runs if run.status == "finished"]
 
     def values(name: str) -> list[float]:

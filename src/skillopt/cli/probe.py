@@ -1,4 +1,4 @@
-"""Before a training: probe."""
+"""The command `skillopt probe`, for use before a training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A shorter skill that is shown to be no worse: prune."""
+"""The command `skillopt prune`: writes a shorter skill that is shown to be no worse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A library's routing: route."""
+"""The command `skillopt route`: shows which skill of a library an agent loads for which request."""
 
 from __future__ import annotations
 

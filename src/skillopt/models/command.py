@@ -92,7 +92,7 @@ class CommandModel(ChatModel):
             raise FatalError(f"{self.name}: '{self._argv[0]}' cannot be started: {error.strerror or error}") from None
 
     def _heard(self, done: Finished) -> AgentOutput:
-        """The answer; raises the error that fits a failure."""
+        """The command's answer; raises the matching error if the command failed."""
         if done.too_long:
             raise RefusedError(f"{self.name}: printed more than 8 MB and was stopped")
         heard = (self._preset.parse if self._preset else parse_text)(done.stdout or done.stderr)

@@ -139,7 +139,7 @@ def preflight(config: Config, env: Env, skill: Skill, parts: Parts) -> Preflight
 
 
 def check_sizes(config: Config, env: Env) -> Check:
-    """Gains that neither the gate nor the final measurement could see are the commonest reason for "cannot tell"."""
+    """Check that the splits are large enough: too few tasks are the commonest reason for "cannot tell"."""
     sizes = {split: len(env.items(split)) for split in SPLITS}
     says = ", ".join(f"{count} {split}" for split, count in sizes.items()) + "; disjoint"
     known = is_deterministic(config, "target")
@@ -158,7 +158,7 @@ def check_sizes(config: Config, env: Env) -> Check:
 
 
 def _gate(config: Config) -> Check:
-    """A strict gate compares two single measurements: with a target that varies, some gains are luck."""
+    """Check the gate. A strict gate compares two single measurements, so with a noisy target some gains are luck."""
     gate = config.evaluation.gate
     if gate == "strict" and not is_deterministic(config, "target"):
         says = f"strict, while {config.models.target_model} may answer the same task differently another time"
@@ -203,7 +203,8 @@ def _initial(config: Config, skill: Skill) -> Check:
 
 
 def _schedule(config: Config, plan: Plan, skill: Skill) -> Check:
-    """Cosine fits a run that explores, constant one that refines; another choice needs a reason."""
+    """Check the schedule. Cosine fits a run that explores, constant fits a run that refines; another choice needs a
+    reason."""
     rate, patience, fix = config.optimizer.learning_rate, config.train.patience, ""
     auto, name = auto_schedule(plan.steps, skill.tokens), plan.schedule.partition(":")[0]
     if plan.schedule == auto.summary:
@@ -248,7 +249,7 @@ def _prices(config: Config) -> Iterator[Check]:
 
 
 def _output(config: Config, env: Env, skill: Skill) -> Check:
-    """The nearest folder that exists must be writable. Each run has its own folder there; none overwrites another."""
+    """Check the output folder: the nearest folder that exists must be writable. Each run has its own folder there."""
     root = Path(config.env.output_root).absolute()
     place = next(folder for folder in (root, *root.parents) if folder.exists())
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
@@ -266,14 +267,15 @@ def _output(config: Config, env: Env, skill: Skill) -> Check:
 
 
 def _dotenv() -> Iterator[Check]:
-    """Other users of the machine must not be able to read the keys."""
+    """Check that other users of the machine cannot read the keys in .env."""
     file = Path(".env")
     if file.is_file() and file.stat().st_mode & 0o077:
         yield warned("keys", ".env can be read by other users", "chmod 600 .env")
 
 
 def _budget(config: Config, plan: Plan) -> Check:
-    """A limit below the low end of the plan stops nearly every run, one below the high end some of them."""
+    """Check the budget. A limit below the low end of the plan stops nearly every run; a limit below the high end stops
+    some runs."""
     limits = [pair for pair in _limits(config, plan) if pair[1] is not None]
     if not limits and all(provider_of(config.role(role).model).is_free for role in roles_of(config)):
         return passed("budget", "no limit is set, and nothing costs money")

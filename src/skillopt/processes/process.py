@@ -113,7 +113,8 @@ async def run_command(argv: list[str], *, cwd: Path, env: Mapping[str, str], std
 
 
 async def _ended(process: asyncio.subprocess.Process) -> None:
-    """Process.wait() also waits for the pipes, which a child's own child may hold open for ever."""
+    """Wait for the end of the child alone. Process.wait() also waits for the pipes, which a child's own child may hold
+    open for ever."""
     while process.returncode is None:  # noqa: ASYNC110 - nothing else reports it
         await asyncio.sleep(0.01)
 

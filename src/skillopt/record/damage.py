@@ -29,7 +29,7 @@ _GROWING = ("patch_log.jsonl", "review/conflicts.jsonl")
 
 
 def seal_files(run: RunDirectory, state: State) -> None:
-    """Put checksums of all that the state is about to declare finished into it; the state must be written next."""
+    """Store in the state a checksum of every file that it declares finished. Write the state next."""
     new = {path.relative_to(run.root).as_posix(): path for path in _left(run, state) if path.is_file()}
     for name, path in new.items():
         size = path.stat().st_size
@@ -42,7 +42,7 @@ def seal_files(run: RunDirectory, state: State) -> None:
 
 
 def unseal(run: RunDirectory, state: State, paths: Iterable[Path]) -> None:
-    """Remove the checksums of files that will be written again; the state must be written next."""
+    """Remove from the state the checksums of files that will be written again. Write the state next."""
     names = {path.relative_to(run.root).as_posix() for path in paths}
     state.sealed = {name: entry for name, entry in state.sealed.items() if name not in names}
 
@@ -151,7 +151,7 @@ def history_of(run: RunDirectory, state: State) -> list[StepRecord]:
 
 
 def _history_fits(run: RunDirectory, state: State) -> bool:
-    """Additions of an interrupted step or epoch end do not count."""
+    """Does history.json fit the steps' own records? Additions of an interrupted step or epoch end do not count."""
     if not state.step and not run.history.exists():
         return True
     try:

@@ -33,7 +33,7 @@ from skillopt.skill.package import PackageError
 
 ALTERED = (PatchLogError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError,
             StopIteration)  # fmt: skip
-"""Errors of code that trusts a file's form: training wrote the file, and `verify` checks it."""
+"""Errors that a damaged file of a run causes in code that trusts the file's form."""
 
 
 class RunDirectory:

@@ -1,4 +1,5 @@
-"""A run's files: written so that a crash leaves the old one or the new one, never half of one; read only if regular."""
+"""Reads and writes a run's files. A crash leaves the old file or the new one, never half a file. Only regular files are
+read."""
 
 from __future__ import annotations
 

@@ -158,7 +158,8 @@ class Journal:
         self._flush()
 
     async def store(self, record: JournalRow) -> None:
-        """Stored when this returns. Replies that come at the same moment share one transaction."""
+        """Store a reply; it is stored when this returns. Replies that come at the same moment share one
+        transaction."""
         loop = asyncio.get_running_loop()
         stored: asyncio.Future[None] = loop.create_future()
         if not self._pending:
@@ -304,7 +305,7 @@ def read_totals(path: Path) -> list[Total]:
 
 
 def _untouched(path: Path) -> contextlib.closing[sqlite3.Connection]:
-    """A journal that is only read."""
+    """Open a journal for reading only."""
     return contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True))
 
 

@@ -23,7 +23,7 @@ EPOCHS = "train.num_epochs"
 
 
 def now() -> datetime:
-    """Local time."""
+    """The local time now."""
     return datetime.now()
 
 
@@ -47,7 +47,7 @@ class RunKey:
     epochs: int
 
     def runs(self) -> list[RunDirectory]:
-        """The oldest first."""
+        """The runs with this key, the oldest first."""
         numbered = (self.folder / (self.old_name if n == 1 else f"{self.old_name}-{n}") for n in count(1))
         dated = (path for path in self.folder.glob(f"*_{self.name}") if _DATE.match(path.name))
         return [RunDirectory(path) for path in (*takewhile(Path.is_dir, numbered), *sorted(dated))]
@@ -72,8 +72,8 @@ class RunKey:
 
     @contextmanager
     def beginning(self, run: RunDirectory, *, extend: bool) -> Iterator[None]:
-        """Inside, no other process can begin a run of this benchmark. Raises UserError if one has begun the run that
-        this process was about to begin."""
+        """Inside the block, no other process can begin a run of this benchmark. Raises UserError if one has begun the
+        run that this process was about to begin."""
         make_folder(self.folder, private=False)
         handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

@@ -125,7 +125,8 @@ def on_disk(path: Path, shown: str = "", where: str = "the working tree") -> Sou
 
 
 def in_commit(repository: Repository, commit: str, path: str, label: str) -> Source | None:
-    """The same at a commit; None if it is not there. Links, and files that never belong to a package, are left out."""
+    """The skill that a path means at a commit; None if it is not there. Links, and files that never belong to a
+    package, are left out."""
     found = repository.files(commit, path)
     if found is None:
         return None

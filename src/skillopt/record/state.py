@@ -83,7 +83,7 @@ class ShortForm(BaseModel):
     step: int
     text: str
     tasks: int
-    """Training tasks that were done with both."""
+    """Training tasks that were done with both remedies."""
     score: float
     complete: float
     """The score of all edits together."""

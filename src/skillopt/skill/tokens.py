@@ -16,7 +16,7 @@ _WEIGHTS = {
 }  # fmt: skip
 """Tokens for each type of character: wide ones are Chinese, Japanese and emoji; letters are all other scripts."""
 _SHORT_WORD = 7
-"""Letters of a word that is one token; every nine more are another."""
+"""A word of up to this many letters is one token; every nine further letters are one more."""
 
 
 @lru_cache(maxsize=4096)

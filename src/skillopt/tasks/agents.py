@@ -28,7 +28,8 @@ from skillopt.tasks.tools import start
 from skillopt.tasks.workspace import WorkedEpisode, Workspaces
 
 Function = Callable[..., Any]
-"""A function of item (without answers), skill and model. Returns text, (text, messages) or an Episode. May be async."""
+"""A function that gets the item (without answers), the skill and the model. It returns text, (text, messages) or an
+Episode. May be async."""
 
 
 def open_agent(config: EnvConfig, workspaces: Workspaces, mode: Mode, root: Path) -> Agent:

@@ -200,8 +200,8 @@ class CommandCheckOptions(Options):
 
 
 class CommandCheck(Scorer):
-    """Runs in the sandbox, in a copy of the workspace. Its own files are at `$SKILLOPT_CHECK`, with the agent's last
-    words in `output.txt` and the item in `item.json`.
+    """Runs the check command in the sandbox, in a copy of the workspace. The check's own files are at
+    `$SKILLOPT_CHECK`, with the agent's last message in `output.txt` and the item in `item.json`.
 
     The last line of its output may be JSON, a number or {score, feedback}; without it, exit code 0 is right and 1 is
     wrong. Any other end is the check's own failure, and sets the item aside.

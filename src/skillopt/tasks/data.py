@@ -31,7 +31,7 @@ _HALF = re.compile(r"[\ud800-\udfff]")
 Row = tuple[str, Any]
 """Its location and its content; a UserError if it could not be read."""
 Fields = dict[str, Any]
-"""A row as its user wrote it."""
+"""A row as the user wrote it, by field."""
 Placed = tuple[str, Item]
 """An item's location (`tasks.csv:3`), and the item."""
 Problem = tuple[list[str], str]

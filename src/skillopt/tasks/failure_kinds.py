@@ -33,7 +33,7 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 BEGINNING = 200
-"""Characters of a reply in which a refusal begins."""
+"""A refusal begins within this many characters of the reply."""
 _QUOTES = " \t\n\"'“”‘’*_#>-"
 LONGEST_NUMBER = 40
 """The most characters of an expected answer that can be a number."""

@@ -36,9 +36,9 @@ Tasks = Sequence[Row] | DataTable | Mapping[str, Sequence[Row] | DataTable] | st
 """Tasks to be split: a list, a data frame, a data set or a file. Or the three splits by name, or
 as folders."""
 ScorerFunction = Callable[..., Any]
-"""A function of a task (its fields as keys and as attributes) and the target's output. Returns a number from 0 to 1, a
-bool, (number, feedback), a dict or a Score. A parameter named `workspace` gets the folder that was left, a Path. It may
-be async."""
+"""A function that gets a task (its fields as keys and as attributes) and the target's output. It returns a number from
+0 to 1, a bool, (number, feedback), a dict or a Score. A parameter named `workspace` gets the folder that was left, a
+Path. It may be async."""
 
 _FEWEST = 8
 

@@ -42,7 +42,8 @@ def extract_answer(output: str) -> str:
 def normalise(text: str) -> str:
     """SQuAD's normal form: lower case, no punctuation, no articles, single spaces.
 
-    Where that leaves nothing (choice `A`, sign `+`), articles and then punctuation stay: silence is never the answer.
+    If nothing would be left (choice `A`, sign `+`), articles and then punctuation stay, because an empty text is never
+    the answer.
     """
     lower = text.lower()
     words = lower.translate(_NO_PUNCTUATION)

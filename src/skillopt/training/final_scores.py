@@ -153,7 +153,7 @@ def _by_split(scores: Mapping[str, ScoreWithInterval]) -> dict[str, Any]:
 
 
 def paired(before: Mapping[str, float], after: Mapping[str, float], split: str = "test") -> Gain | None:
-    """The gain on the tasks that both were measured on; None if there are none."""
+    """The gain on the tasks that both skills did; None if there are no such tasks."""
     shared = sorted(before.keys() & after.keys())
     if not shared:
         return None
@@ -174,7 +174,7 @@ def scores_of(run: RunDirectory, name: str, metric: str) -> dict[str, float]:
 
 
 def _initial_values(run: RunDirectory, metric: str) -> dict[str, float]:
-    """Empty while it is not measured yet."""
+    """The initial skill's validation scores; empty until they are measured."""
     return scores_of(run, "val_initial", metric)
 
 

@@ -24,7 +24,7 @@ EVERY = 15.0
 
 @asynccontextmanager
 async def heartbeat(ctx: Context) -> AsyncIterator[None]:
-    """Reports while the block runs."""
+    """Report the run's activity while the block runs."""
     task = asyncio.create_task(_beat(ctx))
     try:
         yield

@@ -1,4 +1,4 @@
-"""The skill that a training starts from, and the run that it makes with this config and data."""
+"""The skill that a training starts from, and the run that belongs to this config, data and skill."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def read_initial(path: str, where: str = "train.init_skill") -> Skill:
 
 
 def given_feedback(config: Config) -> list[Comment]:
-    """Comments on an earlier run that this one is given."""
+    """The comments on an earlier run that this run uses."""
     if not config.gradient.feedback:
         return []
     path = Path(config.gradient.feedback)
@@ -101,7 +101,7 @@ def needs_baseline(skill: Skill) -> bool:
 
 
 def run_of(config: Config, env: Env, initial_skill: Skill) -> RunDirectory:
-    """The run that this config, data and initial skill make; there may be nothing in it yet."""
+    """The run of this config, data and initial skill; its folder may be empty or missing."""
     key = run_key(config, env, initial_skill)
     return key.find() or key.new()
 

@@ -161,7 +161,7 @@ def _check(config: Config, env: Env) -> None:
 
 
 def _abandoned(older: RunDirectory | None, config: Config) -> RunDirectory | None:
-    """The unfinished run by another method in whose place a fresh one begins: its replies are paid for."""
+    """The unfinished run of another method that a fresh run replaces. The fresh run uses its paid replies."""
     if older is None or not older.state.exists():
         return None
     state = State.read(older.state)
@@ -169,9 +169,9 @@ def _abandoned(older: RunDirectory | None, config: Config) -> RunDirectory | Non
 
 
 def _scored_otherwise(run: RunDirectory, config: Config) -> RunDirectory | None:
-    """The newest other run of this config that differs in its scorer, or in code and data that the config names:
-    requests that it has paid for need not be paid for again. A reply is found by its whole request, so none can be
-    taken for another."""
+    """The newest other run of this config that differs in its scorer, or in code and data that the config names. The
+    new run uses the replies that this run has paid for. A reply is found by its whole request, so no reply is mistaken
+    for another."""
     runs = []
     for other in sibling_runs(run, config.train.seed):
         recorded = recorded_settings(other)

@@ -84,7 +84,7 @@ async def check_first_scores(items: Sequence[Item], trajectories: Sequence[Traje
 
 
 async def _fault(items: Sequence[Item], trajectories: Sequence[Trajectory], ctx: Context) -> ScorerFault | None:
-    """A certain fault of the scorer. A scorer that explains its zeros is not one: the optimizer can learn from it."""
+    """A certain fault of the scorer. Zeros with an explanation are not a fault: the optimizer can learn from them."""
     env, metric = ctx.env, ctx.config.evaluation.metric
     if not can_be_tried(env):
         return None

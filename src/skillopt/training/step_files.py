@@ -97,7 +97,7 @@ def digest(work: StepWork) -> BatchDigest:
 
 
 def step_record(work: StepWork, state: State, metric: str, telemetry: StepTelemetry) -> StepRecord:
-    """`state` is the one after the step."""
+    """The record of a step; `state` is the state after the step."""
     verdict = work.verdict
     skill = work.candidate.skill if verdict.accepted else work.skill
     edits = _edit_counts(work)
@@ -162,7 +162,7 @@ def _is_new(edit: Edit) -> bool:
 
 
 def apply_verdict(state: State, skill: Skill, credited: Credited, ctx: Context) -> None:
-    """The end of a step."""
+    """Bring the state to the end of a step."""
     count_changes(state, credited)
     kept = carried(credited, state.val)
     _apply_verdict(state, skill, credited, kept, ctx)

@@ -329,7 +329,7 @@ def ended_early(done: int, planned: int | str, why: str) -> str:
 
 
 def show_result(result: Result, console: Console) -> None:
-    """How a training ends: the verdict, the scores, the bill, and what to do next."""
+    """Print the end of a training: the verdict, the scores, the costs, and what to do next."""
     console.print()
     console.print(printable(result.verdict))
     console.print("\n".join(result_table(result.summary)))

@@ -25,7 +25,7 @@ _STAGES = {
     "slow_update_started": "slow update",
     "ablation_started": "ablate",
 }
-"""What an event begins."""
+"""The stage that each event begins."""
 
 
 @contextmanager

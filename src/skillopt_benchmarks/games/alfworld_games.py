@@ -96,7 +96,7 @@ def make_game(task: str, seed: int) -> Made:
 
 
 def _receptacle(kind: str, number: int, draw: random.Random) -> Thing:
-    """The package reads a name's first part as its kind, and a basin by its last."""
+    """A receptacle. The package reads its kind from the first part of the name; for a basin, from the last part."""
     stem, tail = ("Sink", "_bar_SinkBasin") if kind == "SinkBasin" else (kind, "")
     return Thing(f"{stem}_bar__minus_{number:02d}_dot_{draw.randint(10, 99)}{tail}", kind)
 

@@ -88,7 +88,7 @@ def _recipe(engine: str, number: int) -> tuple[Recipe, str]:
 
 
 def _official(engine: str, split: str, name: str, number: int) -> str:
-    """ALFWorld's own layout, so its stock environment finds the games."""
+    """The path of a game in ALFWorld's own layout, so its own environment finds the games."""
     if engine != "alfworld":
         return f"games/{number}"
     folder = {"train": "train", "val": "valid_seen", "test": "valid_unseen"}[split]

@@ -137,7 +137,7 @@ class Reading:
             turn.tools.append(self.redactor.shortened(f"$ {name}: {shown}", LONGEST_TOOL))
 
     def begin(self, message: Any, role: Literal["user", "assistant"]) -> None:
-        """A message begins. One with the name of the last is that message again, with more in it."""
+        """Begin a message. If it has the name of the last message, it is that message again, with more in it."""
         texts, tools = (self.now.texts, self.now.tools) if self.now and self.now.role == role else ([], [])
         if message and message == self.message[0]:
             del texts[self.message[1] :], tools[self.message[2] :]
@@ -153,7 +153,7 @@ class Reading:
         return self.now
 
     def close(self) -> None:
-        """The turn has ended."""
+        """End the turn."""
         if turn := self.now:
             text = self.redactor.joined(turn.texts, LONGEST_TEXT)
             self.turns.append(
@@ -185,7 +185,7 @@ class Reading:
         return session
 
     def whole(self) -> AgentSession:
-        """All that was read."""
+        """The whole session, as far as it was read."""
         self.close()
         return self.part()
 

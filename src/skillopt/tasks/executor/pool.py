@@ -29,7 +29,7 @@ the replies in the journal."""
 
 
 class WorkerLostError(SkillOptError):
-    """The process or machine that did a task has ended. The task is not at fault."""
+    """The process or machine that did a task has ended. That is not the task's fault."""
 
 
 class Executor:

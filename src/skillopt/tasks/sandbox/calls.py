@@ -83,7 +83,7 @@ def _numbers(machine: str) -> dict[str, int]:
 
 
 def number_of(name: str) -> int:
-    """Of a system call on this machine; raises SetupError where there is no filter for it."""
+    """Of a system call on this machine; raises SetupError if there is no filter for it."""
     if platform.machine() not in _ARCHES:
         raise SetupError(f"no system call filter for {platform.machine()}")
     return _numbers(platform.machine())[name]

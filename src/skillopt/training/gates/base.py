@@ -27,11 +27,11 @@ class Verdict(GateResult):
         return {row.item_id: row.after for row in self.evidence}
 
     def brief(self) -> Evidence:
-        """The evidence without the item list, for the patch log and the history."""
+        """The verdict's evidence without the list of items, for the patch log and the history."""
         return Evidence(**{name: getattr(self, name) for name in Evidence.model_fields})
 
     def record(self, candidate: Skill) -> GateRecord:
-        """As gate.json has it."""
+        """The verdict as gate.json stores it."""
         fields = {name: getattr(self, name) for name in GateResult.model_fields}
         return GateRecord(**fields, candidate_hash=candidate.hash)
 

@@ -70,8 +70,8 @@ def _row(skill: Skill, path: str, may_edit: bool, opened: Counter[str] | None) -
 
 
 def _opened(trajectories: Sequence[Trajectory]) -> Counter[str] | None:
-    """In how many tasks each file was opened; the empty name has the number of tasks. None if no task opened a file:
-    not every target reports it."""
+    """How many tasks opened each file; the empty name has the number of all tasks. None if no task opened a file,
+    because not every target reports this."""
     tasks = Counter(path for trajectory in trajectories for path in set(trajectory.opened))
     return tasks + Counter({"": len(trajectories)}) if tasks else None
 

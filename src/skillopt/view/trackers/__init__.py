@@ -79,7 +79,7 @@ class Tracking:
                 self._send_skill(guided.version, event.step)
 
     def finish(self) -> None:
-        """The report is written: send it."""
+        """Send the report, which is written by now."""
         run, summary = self._run, Run(self._run).summary
         files = [path for path in (run.report, run.report_md, run.best_skill, run.summary) if path.exists()]
         if summary:

@@ -54,4 +54,4 @@ class MLflow:
         self._client.set_terminated(self._id, "FINISHED" if status == "finished" else "KILLED")
 
     def close(self) -> None:
-        """Nothing to do: MLflow has written every call when it returns."""
+        """Does nothing: MLflow writes each call before it returns."""
