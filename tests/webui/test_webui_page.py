@@ -224,6 +224,26 @@ def test_a_measurement_says_what_was_measured(world: World) -> None:
         assert shown == ["p < 0.001", "p = 0.250"]
 
 
+def test_a_check_shows_both_scores_of_each_type(world: World) -> None:
+    skill = world.files(world.first).best_skill
+    done = skillopt("check", "-c", "configs/sim/default.yaml", str(skill), "--base", "none", cwd=world.ui.workspace)
+    assert done.returncode == 0, done.stderr
+    check = next(row["id"] for row in world.ui.get("/api/measured")["rows"] if row["kind"] == "checks")
+    rows = world.ui.get(f"/api/measured/{check}")["table"]["rows"]
+    types = sorted({row["type"] for row in rows})
+    scores = {name: [row["scores"] for row in rows if row["type"] == name] for name in types}
+    means = {
+        name: [f"{sum(pair[side] for pair in scores[name]) / len(scores[name]):.2f}" for side in (0, 1)]
+        for name in types
+    }
+    with open_page(f"{world.ui.url}#/measured/{check}", width=1024, forgives=GONE) as page:
+        shown = page.get_by_role("group", name="By type").locator("tbody tr")
+        shown.first.wait_for()
+        lines = [line.split("\t") for line in shown.all_inner_texts()]
+    assert lines == [[name, *means[name], str(len(scores[name]))] for name in types]
+    assert len(types) > 1
+
+
 def test_a_measurement_calls_a_run_by_its_name_and_names_the_skill_that_was_checked(world: World) -> None:
     skill = world.files(world.first).best_skill
     done = skillopt("check", "-c", "configs/sim/default.yaml", str(skill), "--base", "none", cwd=world.ui.workspace)

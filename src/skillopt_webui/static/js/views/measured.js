@@ -60,7 +60,7 @@ const facts = (pairs) =>
   h("dl", { class: "facts" }, pairs.filter(Boolean).map(([k, v]) => h("div", {}, h("dt", {}, k), h("dd", {}, v))));
 
 // What a result says, whatever it is of: the sentence first, then the figures that it rests on.
-export function resultFigures({ result: r, names }) {
+export function resultFigures({ result: r, names, table: items }) {
   const spent = r.telemetry?.paid || r.spent || r.paid;
   return h(
     "div",
@@ -78,7 +78,7 @@ export function resultFigures({ result: r, names }) {
       spent?.usd !== undefined && ["cost", money(spent.usd)],
     ]),
     r.same_skill || r.same_text ? h("p", { class: "dim" }, "Both are the same skill: what differs is the target's noise.") : null,
-    byType(r.by_type),
+    r.by_type ? byType(r.by_type) : items && byTypeOfBoth(items),
   );
 }
 
@@ -99,4 +99,17 @@ function byType(types) {
   if (rows.length < 2) return null;
   const cells = rows.map(([name, t]) => [name || "no type", score(t.score), whole(t.items)]);
   return scroller("By type", table(["type", "score", "items"], cells, { class: "narrow", from: 1 }));
+}
+
+// Of two skills: the means over the items that both have done.
+function byTypeOfBoth({ columns, rows }) {
+  const groups = new Map();
+  for (const row of rows.filter((row) => row.scores.length === 2 && !row.scores.includes(null)))
+    groups.set(row.type, [...(groups.get(row.type) || []), row.scores]);
+  if (groups.size < 2) return null;
+  const mean = (pairs, side) => pairs.reduce((sum, pair) => sum + pair[side], 0) / pairs.length;
+  const cells = [...groups]
+    .sort(([a], [b]) => a.localeCompare(b))
+    .map(([name, pairs]) => [name || "no type", score(mean(pairs, 0)), score(mean(pairs, 1)), whole(pairs.length)]);
+  return scroller("By type", table(["type", ...columns, "items"], cells, { class: "narrow", from: 1 }));
 }
