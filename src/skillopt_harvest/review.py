@@ -21,7 +21,7 @@ from skillopt_harvest.records import CheckTrial, Correction, MinedTask, Reviewed
 from skillopt_harvest.task_files import WrittenTasks, task_row, write_task_files
 
 RUN_LATER = frozenset({"command", "file"})
-"""Checks that run a program: only after their task was kept, in the sandbox."""
+"""Checks that run a program. They run only in the sandbox, and only after their task was kept."""
 MOST_TRIED = 5
 """The most occurrences on which a check is tried."""
 

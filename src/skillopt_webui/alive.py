@@ -21,7 +21,8 @@ def holders(locks: Mapping[str, os.stat_result]) -> dict[str, int]:
 
 
 def holder(run: Path) -> int | None:
-    """The process at work on a run. A link to another program's lock would make that program the one to be stopped."""
+    """The process that works on a run. Links are refused: a link to another program's lock would make that program the
+    one to stop."""
     lock = str(run / "run.lock")
     try:
         known = os.lstat(lock)

@@ -185,9 +185,9 @@ FREE_PRICES = '{"openai:gpt-4o-mini": {input: 0, output: 0}, "openai:gpt-4o": {i
     ("file", "changes", "said"),
     [
         ("", ["budget.max_usd=1", f"budget.prices={FREE_PRICES}"], "only a config file sets prices"),
-        ("", ["budget.max_calls=999999999999"], "is above"),
-        ("", ["budget.max_usd=100000"], "is above"),
-        ("", ["budget.max_tokens=999999999999"], "is above"),
+        ("", ["budget.max_calls=999999999999"], "is more than"),
+        ("", ["budget.max_usd=100000"], "is more than"),
+        ("", ["budget.max_tokens=999999999999"], "is more than"),
         ("budget: {max_usd: 2}", ["budget.max_usd=20"], "the config file allows 2"),
         ("budget: {max_usd: 2}", ["budget.max_usd=null", "budget.max_calls=100"], "the config file allows 2"),
     ],

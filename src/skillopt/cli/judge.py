@@ -21,7 +21,7 @@ def calibrate(
     ],
     overrides: Overrides = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="The record; judge_calibration.json next to the config.")
+        Path | None, typer.Option("--out", help="Output file; unless set, judge_calibration.json next to the config.")
     ] = None,
     top: Annotated[float, typer.Option("--top", min=0.01, help="The best grade that a person gives.")] = 1.0,
     repeats: Annotated[int, typer.Option("--repeats", min=2, max=20, help="Judgements of each answer.")] = 3,

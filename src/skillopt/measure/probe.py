@@ -153,7 +153,7 @@ def with_form(skill: Skill, form: str) -> Skill:
 
 
 async def _ask(skill: Skill, items: Sequence[Item], ctx: Context, tag: str) -> tuple[list[Trajectory], dict[str, str]]:
-    """One sample of each item, and the items without a score."""
+    """Take one sample of each item. Also returns the items without a score."""
     with ctx.timed("probe"):
         results = await roll_out_all(skill, items, ctx, tag=tag, stage="probe")
     return scored(results), {error.item_id: error.error for error in failed(results)}

@@ -157,7 +157,7 @@ class ChatModel:
         raise NotImplementedError(f"{type(self).__name__} has no method chat")
 
     async def close(self) -> None:
-        """Give back connections and processes."""
+        """Close connections and end processes."""
 
 
 class NoModel(ChatModel):

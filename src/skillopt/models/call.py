@@ -326,7 +326,7 @@ def stop_on_disk_error(switch: Switch) -> Iterator[None]:
 
 @contextlib.contextmanager
 def timed(seconds: list[float]) -> Iterator[None]:
-    """Add to `seconds` how long the block took."""
+    """Add the duration of the block to `seconds`."""
     started = time.monotonic()
     yield
     seconds.append(time.monotonic() - started)

@@ -166,7 +166,7 @@ class Endpoint(Slots):
     Calls are compared in the order in which they were sent, and a call that has no answer yet counts as accepted: a
     rejection comes at once and a reply takes time, so most of the first responses are rejections.
 
-    A rejected call says nothing about width if most calls from its level on are accepted (a server may reject every
+    A rejected call says nothing about the limit if most calls from its level on are accepted (a server may reject every
     fifth at any width). If most are rejected, the limit falls below that level. It grows by one after as many successes
     as the limit, and after twice as many each time that growing was a mistake.
     """

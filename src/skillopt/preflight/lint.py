@@ -222,7 +222,7 @@ def _finding(
 
 
 def _opened(text: str) -> int:
-    """The line of the fence that stays open."""
+    """The line that opens the code fence that is never closed."""
     fence, line = "", 1
     for number, one in enumerate(text.split("\n"), 1):
         before, fence = fence, open_fence(f"{fence}\n{one}" if fence else one)

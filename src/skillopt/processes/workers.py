@@ -127,7 +127,7 @@ class WorkerPool:
         return await asyncio.get_running_loop().run_in_executor(self._threads, self.ask_now, request, timeout)
 
     def ask_now(self, request: object, timeout: float | None) -> JsonObject:
-        """The same, waiting for the answer."""
+        """Ask a worker and wait for the answer."""
         worker = self.take()
         try:
             answer = worker.ask(request, timeout)

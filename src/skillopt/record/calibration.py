@@ -41,7 +41,7 @@ class PositionBias(Record):
 
 
 class Disagreement(Record):
-    """An answer that the judge and the person grade most differently."""
+    """One of the answers on which the grades of the judge and the person differ most."""
 
     id: str
     person: float

@@ -218,7 +218,7 @@ class RunDirectory:
             os.close(handle)
 
     def _remove_drafts(self) -> None:
-        """Drafts that killed processes left."""
+        """Remove drafts that killed processes left."""
         for entry in list(entries(self.root)):
             if is_draft(entry.name) and entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path, ignore_errors=True)

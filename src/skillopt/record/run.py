@@ -351,7 +351,7 @@ class Run:
         return self._lines(Trajectory, self.files.step(step) / "gate_trajectories.jsonl")
 
     def patches(self, step: int) -> list[Patch]:
-        """What the analysts proposed."""
+        """The patches that the analysts proposed."""
         return self._read_as(_PATCHES, self.files.step(step) / "patches.json")
 
     def pool(self, step: int) -> EditPool:

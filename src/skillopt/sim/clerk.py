@@ -64,7 +64,7 @@ elif found := re.search(r"Repair (\S+) ", TASK):
 
 
 class SimulatedClerk(SimulatedModel):
-    """Target and optimizer for tasks with files, as `sim:world` is for questions. The same options hold."""
+    """Target and optimizer for tasks with files. (`sim:world` is the same for questions, with the same options.)"""
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         reply = await super().chat(request)

@@ -118,7 +118,7 @@ class QAEnv(Env):
         return episode.model_copy(update={"score": score, "packed": ""})
 
     def score(self, item: Item, output: str) -> Score | Awaitable[Score]:
-        """The baseline; if files are scored, those of an untouched workspace."""
+        """The score of an output. If files are scored, it is the baseline: the score of an untouched workspace."""
         return self._score_files(item, output, "") if self.scores_files else self._scorer(item, output)
 
     async def _score_files(self, item: Item, output: str, packed: str) -> Score:

@@ -82,7 +82,7 @@ class ScorerPool:
         try:
             return self._pool.ask_now({}, max(self._timeout, 60.0))
         except (ScorerError, WorkerGoneError) as error:
-            raise UserError(f"{where}: {error}; a scorer is a function of item and output") from None
+            raise UserError(f"{where}: {error}; a scorer is a function that takes an item and an output") from None
 
     async def score(self, item: Json, output: str, workspace: Path | None = None) -> Score:
         """The function's score; raises ScorerError if it gave none."""

@@ -41,7 +41,7 @@ class DataTable(Protocol):
 
 
 def is_hub_name(source: Path | str) -> bool:
-    """Does this name a data set of Hugging Face, and no file?"""
+    """Does the text name a data set of Hugging Face and not a file?"""
     return (source.as_posix() if isinstance(source, Path) else source).startswith(HF)
 
 

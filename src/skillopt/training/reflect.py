@@ -115,7 +115,8 @@ class BatchReader:
         return [trajectories[at : at + each] for at in range(0, len(trajectories), each)] if trajectories else []
 
     def _read(self, kind: Kind, read: list[Trajectory]) -> None:
-        """Ask every analyst that wants this kind. Without a failure there is nothing to ask an optimizer about."""
+        """Ask every analyst that reads this kind of minibatch. A minibatch without a failure is not sent to an
+        optimizer."""
         ctx, number = self._ctx, self._cut[kind]
         if kind != "batch" and all(t.score.hard >= 1 for t in read):
             return

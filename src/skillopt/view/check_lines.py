@@ -132,7 +132,7 @@ def _summary_row(outcome: CheckOutcome) -> tuple[str, ...]:
 
 
 def _row(outcome: CheckOutcome) -> list[str]:
-    """base, skill, difference, items, tokens, turns, dollars, seconds."""
+    """A table row: base, skill, difference, items, tokens, turns, dollars, seconds."""
     result = outcome.result
     if result is None or result.same_text:
         return ["–"] * 8

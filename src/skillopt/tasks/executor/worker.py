@@ -96,7 +96,7 @@ class EnvWorker:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def _open(self, message: bytes) -> bytes:
-        """Open the env; the answer is why that failed, or empty."""
+        """Open the env. Returns the reason if that failed, else an empty text."""
         try:
             folders, make = pickle.loads(message)  # noqa: S301 - our own bytes
             sys.path[:] = [*(folder for folder in folders if folder not in sys.path), *sys.path]

@@ -129,8 +129,8 @@ class PairedTest:
         self.p = permutation_p(list(self.samples.values()))
 
     def _settled(self, item: str) -> bool:
-        """Have both skills got the same score so often that the item shows nothing? Which skill a sample is
-        from does not matter here, so the test stays valid."""
+        """Are all samples of the item equal after enough rounds? The rule does not look at which skill a sample is
+        from, so the test stays valid."""
         before, after = self.samples[item]
         return len(before) >= _SETTLED and len({*before, *after}) == 1
 

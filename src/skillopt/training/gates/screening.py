@@ -75,7 +75,7 @@ async def screen(
 
 
 def screening_order(items: Sequence[Item], current: Mapping[str, float], ctx: Context) -> list[Item]:
-    """The batch's items in an order in which every part has its share of those that the current skill fails."""
+    """The batch's items in an order in which the items that the current skill fails are spread evenly."""
     by_id = {item.id: item for item in items if item.id in current}
     rng = ctx.rng("race")
     groups = [sorted(i for i in by_id if (current[i] < 0.5) == fails) for fails in (True, False)]

@@ -80,7 +80,7 @@ def _problem(edit: Edit, guidance: str) -> str:
 
 
 def _in_words(skip: Skip) -> Skip:
-    """A line's name in a message to the writer of guidance."""
+    """How a message to the optimizer names a line of the guidance."""
     if skip.kind != "skill_too_long":
         return skip
     most = LIMITS.max_skill_tokens
