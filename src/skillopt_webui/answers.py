@@ -161,7 +161,8 @@ def number(text: str) -> int:
 
 @web.middleware
 async def explain(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """SkillOpt errors with their message; others without details. A run's files may be damaged: that is said."""
+    """The answer to a request that failed. It has the message of a SkillOpt error, but no details of other errors. It
+    says so if a run's file is damaged."""
     try:
         with run_of(request).files.as_written() if "run" in request.match_info else nullcontext():
             return await handler(request)

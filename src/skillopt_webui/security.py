@@ -185,7 +185,7 @@ def _session(settings: PageSettings) -> str:
 
 
 def _network(address: str) -> str:
-    """An address of IPv4; of IPv6 the network, all of whose addresses one machine can have."""
+    """The IPv4 address, or the network of an IPv6 address: one machine can have all addresses of such a network."""
     try:
         known = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""Worker processes from the outside: started with a script whose inside is child.py, and asked one thing at a time."""
+"""Starts worker processes and asks them one thing at a time. child.py is the code inside such a process."""
 
 from __future__ import annotations
 

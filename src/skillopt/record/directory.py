@@ -269,7 +269,8 @@ class RunDirectory:
 
 
 ANNOUNCED_IN = "SKILLOPT_ANNOUNCED_IN"
-"""Environment variable with the file in which a command writes its folder, for the program that started it."""
+"""Environment variable that names a file. A command writes its folder into the file, for the program that started
+it."""
 
 
 def announce(folder: Path, *, finished: bool = False) -> None:

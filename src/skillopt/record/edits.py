@@ -120,7 +120,7 @@ class EditPool(Record):
 
     @property
     def merged(self) -> int:
-        """How many edits went into another."""
+        """How many edits were merged into another edit."""
         return sum(len(pooled.merged) - 1 for pooled in self.edits)
 
 

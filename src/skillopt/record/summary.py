@@ -63,7 +63,7 @@ class NoSkillScores(Record):
 
 
 class ConstantScores(Record):
-    """Doing nothing, by split."""
+    """The scores of doing nothing, by split."""
 
     optional: ClassVar = frozenset({"val", "val_interval", "test", "test_interval"})
 

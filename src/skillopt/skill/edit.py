@@ -39,7 +39,7 @@ class DroppedText(BaseModel):
 
 
 class Edit(BaseModel):
-    """One proposed edit, in the form in which it is stored and asked for everywhere."""
+    """One proposed edit. It has the same form in requests, replies and files."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 

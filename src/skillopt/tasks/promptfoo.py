@@ -38,7 +38,7 @@ class PromptfooCase:
     problem: str
     """Why it cannot be a task."""
     several: bool
-    """Other prompts ask the same."""
+    """Do other prompts of the config ask the same test?"""
 
     @property
     def request(self) -> str:

@@ -228,7 +228,7 @@ class Box:
             yield from (int(match[1]) for match in matches if match)
 
     def _read(self, number: int) -> Letter | None:
-        """None if the file is missing or was not written by us."""
+        """The request in a letter's file; None if the file is missing or SkillOpt did not write it."""
         path = self.folder / f"{number:04d}.json"
         try:
             value = read_json(path)
