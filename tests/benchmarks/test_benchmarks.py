@@ -465,7 +465,7 @@ def test_a_manifest_decides_which_item_is_in_which_split(tmp_path: Path, form: s
     ("manifest", "complaint"),
     [
         ({**IDS, "test": ["x1", "x2", "train-004"]}, "2 of 6 ids are not among the 8 published items: x1, x2."),
-        ({**IDS, "val": ["train-000"]}, "'train-000' is in train and in val; an id has one split"),
+        ({**IDS, "val": ["train-000"]}, "'train-000' is in train and in val; remove the id from one of them"),
         ({"train": ["train-000"]}, "has no list of ids for val, test"),
         ({**IDS, "test": [{"name": "x"}]}, 'test: {"name": "x"} is not an id'),
         ({**IDS, "test": []}, "test: must be a list of ids that is not empty"),
