@@ -201,8 +201,7 @@ def test_an_item_is_never_set_aside_for_a_429_and_the_wait_is_said(
     lines = [Lines()(event) for event in told if event.kind == "throttled"]
     assert lines
     assert re.match(
-        r"Throttled: storm rejects calls \(429: too many requests\); 1 calls wait, the next .* \d so far",
-        str(lines[0]),
+        r"Throttled: storm rejects calls \(429: too many requests\); 1 calls wait, the next .* \d so far", str(lines[0])
     )
     assert not [row for row in read_jsonl(result.path / "events.jsonl") if row["kind"] == "throttled"]
 
