@@ -1,4 +1,4 @@
-"""Keys from a `.env` file. Variables that the environment already has win; nothing is written."""
+"""Loads keys from a `.env` file into the environment. A variable that is already set keeps its value."""
 
 from __future__ import annotations
 

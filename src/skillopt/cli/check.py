@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -246,7 +245,7 @@ def _commands_off(github: bool) -> Iterator[None]:
     if not github:
         yield
         return
-    token = secrets.token_hex(16)
+    token = os.urandom(16).hex()
     print(f"::stop-commands::{token}", flush=True)
     try:
         yield

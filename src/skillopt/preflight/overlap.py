@@ -22,7 +22,7 @@ _COMMON = frozenset(_COMMON_WORDS.split())
 
 
 def with_overlaps(sources: Mapping[str, Source], linted: Mapping[str, Linted]) -> dict[str, Linted]:
-    """A skill's description, and the others that it overlaps with."""
+    """The results of lint, with a warning for each skill whose description is much like another's."""
     words = {name: found for name, source in sources.items() if (found := _words(source))}
     findings: dict[str, list[Finding]] = {name: [] for name in linted}
     for a, b in combinations(sorted(words), 2):

@@ -47,7 +47,7 @@ def add_comment(run: RunDirectory, *, kind: str, about: str, split: str = "", ra
     if len(text) > LONGEST:
         raise UserError(f"a comment has at most {LONGEST} characters")
     if not about:
-        raise UserError("a comment is about an item or a line")
+        raise UserError("the comment does not say what it is about; name an item or a line")
     when = datetime.now(UTC).isoformat(timespec="seconds")
     fields = {"kind": kind, "about": about[:LONGEST], "split": split, "rating": rating, "text": text.strip()}
     try:

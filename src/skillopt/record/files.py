@@ -41,7 +41,7 @@ def entries(folder: Path | str, skip: Path | None = None) -> Iterator[os.DirEntr
 
 
 def write_atomic(path: Path, text: str) -> None:
-    """Replace `path` by `text` at once; the bytes are on disk before the name is."""
+    """Replace a file in one move: the text is synced to disk under another name, which then becomes `path`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = draft_of(path)
     try:

@@ -25,7 +25,7 @@ class MinedCheck(Record):
 
 
 def check_fields(check: MinedCheck) -> Json:
-    """A check as the fields of a task that score it."""
+    """The fields of a task that make it scored by this check."""
     values: list[JsonValue] = list(check.values)
     if check.kind == "contains" and check.unwanted:
         return {"scoring": "regex", "answers": [_pattern(check)], "search": True}
