@@ -32,7 +32,7 @@ def test_a_random_scorer_ends_train_with_exit_code_2_and_nothing_is_written(tmp_
     done = skillopt(*own_tasks(tmp_path), f"evaluation.gate={gate}")
     assert done.returncode == 2, done.stderr
     assert "two different scores for one output" in done.stderr
-    assert "declare it noisy" in done.stderr
+    assert "declare the scorer noisy" in done.stderr
     assert not (tmp_path / "out").exists()
 
 
