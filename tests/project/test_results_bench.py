@@ -12,6 +12,9 @@ import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -23,12 +26,13 @@ from skillopt.record.events import Event
 from skillopt.sim.model import SimulatedModel
 from skillopt.sim.optimizer import ASKED
 from skillopt.tasks import open_env
-from skillopt.tasks.base import Item
+from skillopt.tasks.base import Item, RolloutError
+from skillopt.training.rollout import LEARNING
 from skillopt.training.trainer import TrainingLoop
 from skillopt.view.console import Lines
 from skillopt.view.curves import curves
 from skillopt.view.html import write_report
-from support import REPO, Spy
+from support import REPO, Spy, context
 
 sys.path.insert(0, str(REPO / "bench"))
 
@@ -39,6 +43,7 @@ from learning.plots import averaged, write_plots
 from learning.recording import RECORDINGS, Recording
 from learning.result import CellResult
 from learning.run import Job, run_cell
+from learning.serve import Served
 from learning.sets import SETS, load, most_rollouts
 from learning.table import fill, runs_p, tables
 
@@ -476,3 +481,19 @@ def test_the_figures_of_the_choosing_page_are_what_its_script_measures() -> None
     assert choosing.run(("epochs 1", 1)) in stored["rows"], anew
     page = choosing.PAGE.read_text(encoding="utf-8")
     assert [name for name, table in choosing.tables(stored).items() if table not in page] == []
+
+
+def test_a_rivals_skill_is_tried_as_it_is_with_its_own_examples(monkeypatch: pytest.MonkeyPatch) -> None:
+    stages = []
+
+    async def seen(*_: object, stage: str, **__: object) -> RolloutError:
+        stages.append(stage)
+        return RolloutError(id="t", item_id="i", skill_hash="", error="not asked")
+
+    monkeypatch.setattr("learning.serve.roll_out_one", seen)
+    ctx = context()
+    asked = {"split": "train", "id": ctx.env.items("train")[0].id, "skill": "# Examples"}
+    request: Any = SimpleNamespace(json=AsyncMock(return_value=asked))
+    asyncio.run(Served(ctx, SimulatedModel("sim:world")).rollout(request))
+    assert stages
+    assert not LEARNING & {*stages}

@@ -915,3 +915,12 @@ def test_in_every_schema_reasons_come_before_what_they_lead_to() -> None:
     assert list(line) == ["rationale", "op", "anchor", "text"]
     everything = json.dumps([reflection, merged])
     assert "impact" not in everything, "a self-graded impact is not asked for"
+
+
+def test_the_request_for_notes_shows_no_difference_from_a_skill_that_was_nearly_empty() -> None:
+    long = Skill("# Codes\n\n" + "".join(f"- Rule {n}: write the code {n}.\n" for n in range(40)))
+    fresh = text_of(notes(before=Skill("Answer."), skill=long))
+    assert "nearly all of the current one is new" in fresh
+    assert "+- Rule 7" not in fresh
+    changed = Skill(f"{long.text}- Rule 40: write the code 40.\n")
+    assert "+- Rule 40" in text_of(notes(before=long, skill=changed))
