@@ -1,4 +1,4 @@
-"""The contract of a frozen model: one request in, one reply out, and errors that say what to do with them."""
+"""The interface of a frozen model: request, reply, and errors that say how to treat a failed call."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def content_text(content: Any) -> str:
 
 
 Form = Literal["schema", "json", "text"]
-"""The ways to request a structured reply: by JSON schema, by JSON mode, or only in words."""
+"""How a structured reply is asked for: with a JSON schema, in JSON mode, or only in words."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Schema:
-    """A JSON schema for the reply. Its name is the stage that asks, so any server can distinguish stages."""
+    """A JSON schema for the reply. `name` is the stage that asks, so a server can tell stages apart."""
 
     name: str
     body: JsonObject
@@ -58,23 +58,23 @@ def _all_required(schema: JsonObject) -> JsonObject:
 
 @dataclass(frozen=True, kw_only=True)
 class ChatRequest:
-    """One request to a model, as any provider can be asked it."""
+    """One request to a model, the same for every provider."""
 
     messages: tuple[Message, ...]
     temperature: float | None = None
-    """None leaves it to the endpoint."""
+    """None: the endpoint decides."""
     max_tokens: int | None = None
     schema: Schema | None = None
     seed: int | None = None
-    """A fresh sample of a noisy model has its own seed; None for a deterministic one."""
+    """Differs for each sample of a noisy model; None for a deterministic model."""
     effort: str = ""
-    """The reasoning effort; empty leaves it to the endpoint."""
+    """The reasoning effort; if empty, the endpoint decides."""
     tools: tuple[ToolDefinition, ...] = ()
     shared_prefix: bool = False
-    """Do other requests begin with the same tools and system prompt, so that caching them pays?"""
+    """Do other requests begin with the same tools and system prompt? Then caching them pays."""
 
     def prefix(self) -> str:
-        """The text that requests with a shared prefix begin with."""
+        """System prompt and tools as one text; empty if the prefix is not shared."""
         first = self.messages[0] if self.messages else {"role": ""}
         system = content_text(first.get("content")) if first["role"] == "system" else ""
         return json.dumps([system, *self.tools]) if self.shared_prefix and (system or self.tools) else ""
@@ -82,16 +82,16 @@ class ChatRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """The usage of a call, or of an agent's whole rollout: tokens, and dollars if known."""
+    """Tokens, and dollars if known, of one call or of an agent's whole rollout."""
 
     prompt: int = 0
     completion: int = 0
     cached: int = 0
-    """How many of the prompt's tokens the endpoint had in its cache."""
+    """Prompt tokens that the endpoint read from its cache."""
     written: int = 0
-    """How many of the prompt's tokens the endpoint wrote into its cache, which some charge extra for."""
+    """Prompt tokens that the endpoint wrote into its cache; some providers charge extra for them."""
     usd: float | None = None
-    """The cost that the model reports; None: the cost is computed from prices."""
+    """The cost that the model reported; None: the cost is computed from prices."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,13 +100,13 @@ class ChatReply:
 
     text: str
     finish_reason: str = "stop"
-    """`length` when the reply was cut off at max_tokens, `tool_calls` when tools are to be called, else `stop`. Every
-    other word of an endpoint becomes one of these (`known_reason`)."""
+    """`length` if the reply was cut off at max_tokens, `tool_calls` if the model calls tools, else `stop`.
+    `known_reason` maps every other word of an endpoint to one of these."""
     usage: Usage = field(default_factory=Usage)
     tool_calls: tuple[ToolCall, ...] = ()
-    """Tools that the model wants called."""
+    """Tools that the model calls."""
     seconds: float = 0.0
-    """How long the endpoint took, without waits and failed tries; measured by SkillOpt."""
+    """Seconds until the endpoint replied, without waits and failed tries."""
 
     def message(self) -> Message:
         """The reply as the next message of the conversation."""
@@ -126,31 +126,30 @@ _REASONS = {
 
 
 def known_reason(reason: str) -> str:
-    """Why a reply ended, in one of our words; an endpoint may write anything there."""
+    """An endpoint's finish reason as `length`, `tool_calls` or `stop`."""
     return _REASONS.get(reason.lower(), "stop")
 
 
 class ChatModel:
-    """A frozen model. Subclasses set `name` and `endpoint` and have `chat`; every other member has a default.
+    """A frozen model. Subclasses set `name` and `endpoint` and define `chat`; every other member has a default.
 
-    `chat` raises TransientError, RefusedError or FatalError (skillopt.models.base) and nothing else. It does
-    not retry.
+    `chat` raises TransientError, RefusedError or FatalError (skillopt.models.base) and nothing else. It does not retry.
     """
 
     name: str = ""
     """`provider:model`, as the user wrote it."""
     endpoint: str = ""
-    """Distinguishes this model from others of the same name: its URL, or the hash of its weights."""
+    """Distinguishes models of the same name: the URL, or the hash of the weights."""
     deterministic: bool = False
     """The same request always gives the same reply."""
     max_concurrency: int | None = None
-    """Calls at once that it can handle; None: any number."""
+    """The most calls in flight; None: any number."""
     human_paced: bool = False
-    """Does a person write the replies? That may take hours: only the end of the run ends a call."""
+    """Does a person write the replies? That may take hours, so only the end of the run ends a call."""
     ends_calls: bool = False
-    """Does the model itself end a call that takes too long, with TransientError?"""
+    """Does the model end a slow call itself, with TransientError?"""
     waiting: Mapping[int, Path] = {}
-    """Requests that wait for a person's reply: the number of each, and its folder."""
+    """The open requests to a person: the folder of each, by number."""
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """The reply to one request."""
@@ -187,20 +186,20 @@ class _Adapted(ChatModel):
 
 
 def as_chat_model(model: Any) -> ChatModel:
-    """A user's object as a ChatModel: one that has a method `chat` is enough."""
+    """Wrap an object with a method `chat` as a ChatModel; a ChatModel is returned unchanged."""
     return model if isinstance(model, ChatModel) else _Adapted(model)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec:
-    """The arguments of a provider's factory, which makes a model."""
+    """The argument of a provider's factory, which makes the model."""
 
     role: str
     name: str
     provider: Provider
     config: Config
     run: RunDirectory | None = None
-    """The run's folder, for models that write files."""
+    """For models that write files into the run's folder."""
 
     @property
     def model(self) -> str:
@@ -209,22 +208,22 @@ class ModelSpec:
 
     @property
     def url(self) -> str:
-        """The role's own base URL; empty if the config names none."""
+        """The base URL that the config sets for this role; empty if none."""
         return self.config.role(self.role).url
 
     @property
     def key_name(self) -> str:
-        """The variable of the key that the config names; empty if it names none."""
+        """The environment variable of the key, if the config names one; else empty."""
         return self.config.role(self.role).key_name
 
     @property
     def shared_url(self) -> str:
-        """The base URL that the config has for all roles."""
+        """The base URL that the config sets for all roles; empty if none."""
         section, _, key = self.provider.url_setting.partition(".")
         return str(getattr(getattr(self.config, section), key)) if key else ""
 
     def base_url(self) -> str:
-        """The role's URL; else the URL of the config, the environment or the provider, in this order."""
+        """The first URL that is set: for the role, for all roles, in the environment, by the provider."""
         url = self.url or self.shared_url or os.environ.get(self.provider.url_variable, "") or self.provider.url
         if not url:
             raise UserError(f"{self.name}: {self.provider.url_hint}")
@@ -232,12 +231,12 @@ class ModelSpec:
 
 
 class ModelError(SkillOptError):
-    """A call without a usable reply. It is not a wrong answer, so it has no score. Its message holds no secret."""
+    """A call got no usable reply. This is not a wrong answer, so it has no score. The message holds no secret."""
 
     def __init__(self, message: str, *, usage: Usage | None = None) -> None:
         super().__init__(redact(message))
         self.usage = usage
-        """The usage of a reply that cannot be used but was paid for. None if no reply came."""
+        """The usage of a reply that was paid for but cannot be used. None if no reply came."""
 
 
 class TransientError(ModelError):
@@ -255,12 +254,12 @@ class TransientError(ModelError):
         super().__init__(message, usage=usage)
         self.retry_after = retry_after
         self.throttled = overloaded
-        """The endpoint rejects calls (429, 503, 529). The item is not at fault: it is asked again as long as that is
-        allowed, and never set aside for it."""
+        """The endpoint rejected the call because there are too many (429, 503, 529). The item is tried again and never
+        set aside for it."""
         self.overloaded = overloaded or retry_after is not None
-        """The endpoint has too much to do (429, 503): fewer calls at once may help."""
+        """The endpoint is overloaded (429, 503): fewer calls in flight may help."""
         self.reached = reached
-        """False if nothing answered: there is no server at the address, or its name does not resolve."""
+        """False if no server answered at the address, or its name does not resolve."""
 
 
 class RefusedError(ModelError):
@@ -268,8 +267,8 @@ class RefusedError(ModelError):
 
 
 class UnansweredError(RefusedError):
-    """All tries of one request failed, while others were answered. The item may be the cause, or bad luck in a partial
-    outage: it is set aside only if it also fails in further rounds."""
+    """All tries of one request failed, while other requests were answered. The cause may be the item or a partial
+    outage, so the item is set aside only if it fails again in later rounds."""
 
 
 class FormRefusedError(RefusedError):

@@ -1,4 +1,4 @@
-"""The target bound to one rollout: an env gets this object to do a task."""
+"""The target as an env sees it: an object that makes the model calls of one rollout."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from skillopt.models.call import Caller, backoff, stop_on_disk_error, timed
 from skillopt.record.journal import JournalRow
 
 RETRIES = 2
-"""The most tries of a whole rollout: an agent retries by itself, and a rollout may take minutes."""
+"""The most retries of a rollout. They are few: an agent retries by itself, and a rollout may take minutes."""
 
 Work = Callable[[], Awaitable[JsonObject]]
 _TOOLS = "skillopt:tools"
-"""The journal's field, next to a rollout's result, for the tools that were offered."""
+"""The field of a rollout's journal row for the tools that the target was offered."""
 _CALLS = "skillopt:calls"
-"""The same for the usage of each call of the rollout (`BoundChat.calls`), so a replay counts the same."""
+"""The field for the usage of each call (`BoundChat.calls`), so a replay counts the same."""
 
 
 class UnseenModel(ChatModel):
-    """Stands in for the model if an agent calls models by itself: `command:…`, `agent:…`."""
+    """Stands in for the target if an agent makes its own model calls: `command:…`, `agent:…`."""
 
     def __init__(self, name: str) -> None:
         self.name = self.endpoint = name
@@ -53,7 +53,7 @@ def open_unseen(spec: ModelSpec) -> UnseenModel:
 
 
 class BoundChat:
-    """A Chat (tasks/base.py) that names every call by the rollout that it is made for."""
+    """A Chat (tasks/base.py) that labels each call with its rollout."""
 
     def __init__(self, caller: Caller, *, label: str, stage: str, low_priority: bool = False) -> None:
         self._caller = caller
@@ -62,11 +62,11 @@ class BoundChat:
         self._low_priority = low_priority
         self._turn = 0
         self.calls: list[dict[str, float]] = []
-        """Usage of each call, in order: its tokens, whether its reply was cut off, and the seconds until the reply.
-        Waits for a slot, and after a rejected call, do not count."""
+        """One entry per call, in order: its tokens, its seconds, and whether the reply was cut off. The seconds leave
+        out the waits for a slot and after a rejected call."""
         self._waits: list[float] = []
         self.tools: list[ToolDefinition] = []
-        """Definitions of all tools that the target was offered."""
+        """All tools that the target was offered."""
 
     async def __call__(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> ChatReply:
         self._turn += 1
@@ -96,7 +96,7 @@ class BoundChat:
         self.calls.append({**tokens, "seconds": round(seconds, 6), **reported})
 
     async def opaque_rollout(self, identity: Sequence[Any], work: Work) -> JsonObject:
-        """A rollout whose model calls we cannot see, journalled as one; see Chat.opaque_rollout."""
+        """Do or replay a rollout whose model calls we cannot see; see Chat.opaque_rollout."""
         caller = self._caller
         label = "" if caller.deterministic else self._label
         text = json.dumps(["whole rollout", caller.model.endpoint, caller.model.name, *identity, label], sort_keys=True)
@@ -188,7 +188,7 @@ class BoundChat:
         )
 
     def _reported(self, result: JsonObject) -> bool:
-        """Did the agent make calls without the model that it was given, and report their usage?"""
+        """Did the agent report usage although it never called the model that it was given?"""
         return self._turn == 0 and bool(result.get("usage"))
 
     @property
@@ -197,7 +197,6 @@ class BoundChat:
 
 
 def _usage(result: JsonObject) -> Usage:
-    """The usage that an agent reports for its calls."""
     used: dict[str, Any] = result.get("usage") or {}  # type: ignore[assignment]
     tokens = {name: int(used.get(name) or 0) for name in ("prompt", "completion", "cached")}
     return Usage(**tokens, usd=used.get("usd"))

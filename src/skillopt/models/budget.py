@@ -1,4 +1,4 @@
-"""The limits of a run and what it has spent. A call counts by an estimate until its reply has the real usage."""
+"""A run's limits and spending. A call counts by an estimate until its reply brings the real usage."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Amount(NamedTuple):
 
 
 class Budget:
-    """The limits over both roles, compared with the journal's count, over all sessions of a run."""
+    """Limits on target and optimizer together, over all sessions of a run: it starts with the journal's totals."""
 
     def __init__(self, config: BudgetConfig, journal: Journal) -> None:
         self._config = config
         self._started = time.monotonic()
         self._used = Amount()
-        """Calls in flight count like paid ones."""
+        """Includes the estimates of calls in flight."""
         self._prices: dict[str, Price | None] = {}
         for total in journal.totals():
             self._count(Amount(total.calls, total.prompt_tokens + total.completion_tokens, self.cost(total) or 0.0))
@@ -42,8 +42,8 @@ class Budget:
 
     @contextmanager
     def call(self, model: str, estimate: Usage) -> Iterator[Callable[[Usage], None]]:
-        """Count a call in flight by its estimate, and at its end by the usage that the value is called with: a call
-        without a reply was not paid for. Raises Stopped if a limit is reached."""
+        """Count a call by its estimate while it is in flight. Call the yielded function with the real usage; if it is
+        not called, the call costs nothing. Raises Stopped if a limit is reached."""
         for what, (spent, limit) in self.spent().items():
             if limit is not None and spent >= limit:
                 raise _reached(f"max_{what}", limit)
@@ -70,7 +70,7 @@ class Budget:
         self._count(self._amount(model, usage))
 
     def spent(self) -> dict[str, tuple[float, float | None]]:
-        """Minutes, calls, tokens and dollars, used and in flight, each with its limit."""
+        """Amount and limit of the minutes, calls, tokens and dollars. Calls in flight are included."""
         config, used = self._config, self._used
         return {
             "minutes": ((time.monotonic() - self._started) / 60, config.max_minutes),
@@ -90,7 +90,7 @@ class Budget:
 
 
 def total_cost(total: Total, prices: Mapping[str, Price]) -> float | None:
-    """The cost of a reply: by the user's price, else as the model reports it, else by the list price."""
+    """The cost of these calls: by the user's price, else as the model reported it, else by the list price."""
     if total.usd is not None and total.model not in prices:
         return total.usd
     usage = Usage(prompt=total.prompt_tokens, completion=total.completion_tokens, cached=total.cached_tokens)

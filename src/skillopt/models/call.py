@@ -1,4 +1,4 @@
-"""Every paid call goes through this module: journal, limiter, budget, retry, journal."""
+"""Sends every paid call: looks into the journal, waits for a slot, checks the budget, retries, stores the reply."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ T = TypeVar("T")
 
 _canonical = json.JSONEncoder(sort_keys=True).encode
 LONGEST_WAIT = 60.0
-"""The longest wait in seconds that we choose; an endpoint's Retry-After is obeyed."""
+"""Seconds. The longest wait between two tries, unless the endpoint's Retry-After asks for more."""
 LONGEST_TURNED_AWAY = 20.0
-"""The same after a 429: the limiter already sends fewer calls at once, so the next try can come soon."""
+"""Seconds. The longest wait after a 429: shorter, because the limiter then sends fewer calls at once."""
 
 STARTED_AT_ONCE = 256
-"""Tasks that start before the event loop has its next turn."""
+"""How many calls start before the event loop runs anything else."""
 
 
 @dataclass(kw_only=True)
@@ -66,20 +66,20 @@ class Caller:
     hardware: HardwareConfig
     deterministic: bool
     workers: int = 0
-    """The most whole rollouts at once; 0: as in the section `hardware`."""
+    """The most rollouts at the same time; 0 means `hardware.workers`."""
     timeout: float = 0.0
-    """Seconds until a call without an answer is ended and retried; 0: as in the section `hardware`."""
+    """Seconds after which a call without a reply is cancelled and retried; 0 means `hardware.call_timeout`."""
     temperature: float | None = None
     max_tokens: int | None = None
     effort: str = ""
     form: Form = "schema"
     """The strictest form of structured reply that the endpoint has not refused yet."""
     from_journal: int = 0
-    """Replies that came from the journal."""
+    """How many replies came from the journal."""
     retries: int = 0
     throttle: Throttle = field(default_factory=Throttle)
     opaque_rollouts: int = 0
-    """Whole rollouts of agents whose calls we cannot see (models/bound.py)."""
+    """How many rollouts were done by agents whose calls we cannot see (models/bound.py)."""
     _reached: bool = False
     _replies: int = 0
     _completions: int = 0
@@ -94,11 +94,11 @@ class Caller:
         self._warming = Warming(provider_of(self.model.name))
 
     def clean(self, value: T) -> T:
-        """A JSON value from outside without the environment's secrets. A value without any is returned unchanged."""
+        """The JSON value with the environment's secrets masked. A value without secrets is returned unchanged."""
         return scrub(value, self._secrets)
 
     def rollout_lock(self, key: str) -> asyncio.Lock:
-        """The lock of one whole rollout; it is removed when nobody holds it."""
+        """One lock per rollout: the same rollout is not done twice at the same time."""
         lock = self._rollout_locks.get(key) or asyncio.Lock()
         return self._rollout_locks.setdefault(key, lock)
 
@@ -115,12 +115,12 @@ class Caller:
         tools: Sequence[ToolDefinition] = (),
         waits: list[float] | None = None,
     ) -> ChatReply:
-        """The reply, from the journal or paid for.
+        """Return the reply: from the journal if it is there, else from the model.
 
-        `label` names the purpose of the sample (split, item, step, repeat). A noisy model gives a fresh sample for
-        each; a deterministic one is never asked the same twice, whatever the label. A call that nothing waits for yet
-        has `low_priority`. `waits` gets the seconds in which no request was in flight: the wait for a slot, and the
-        wait after the endpoint rejected the call.
+        `label` names the sample (split, item, step, repeat). A noisy model is asked again for each label; a
+        deterministic model is asked once per request, and the label is ignored. Set `low_priority` if nothing waits
+        for the reply yet. The seconds without a request in flight (the wait for a slot, and the wait after a rejected
+        call) are appended to `waits`.
         """
         purpose, label = label, "" if self.deterministic else label
         request = ChatRequest(
@@ -134,17 +134,9 @@ class Caller:
             shared_prefix=self.role == "target",
         )
         key = request_key(self.model, request, label)
-        while True:
-            stored = self.journal.get(key, attempt)
-            if stored is not None:
-                self.from_journal += 1
-                return _reply_from(stored)
-            earlier = self._in_flight.get((key, attempt))
-            if earlier is None:
-                break
-            await asyncio.wait([earlier])
-            if not earlier.cancelled():
-                return earlier.result()
+        earlier = await self._earlier_reply(key, attempt)
+        if earlier is not None:
+            return earlier
         waits = [] if waits is None else waits
         # Other callers with the same request wait for this reply; if this call is cancelled, one of them asks instead.
         future: asyncio.Future[ChatReply] = asyncio.get_running_loop().create_future()
@@ -152,25 +144,10 @@ class Caller:
         try:
             async with self._warming.turn(request, low_priority, waits):
                 reply = await self._paid(request, low_priority, waits)
-                # A person can read what the optimizer was sent; the target's requests are its trajectories.
+                # People can read the optimizer's requests there. Those of the target are in its trajectories.
                 keeps = self.role == "optimizer" and stage != "judge"
                 sent = {SENT: {"label": purpose, "messages": self.clean([*messages])}} if keeps else {}
-                usage, rest = reply.usage, {name: value for name, value in vars(reply).items() if name != "usage"}
-                row = JournalRow(
-                    key=key,
-                    attempt=attempt,
-                    role=self.role,
-                    stage=stage,
-                    model=self.model.name,
-                    turn=turn,
-                    reply={"usage": stored_usage(usage)} | rest | sent,
-                    prompt_tokens=usage.prompt,
-                    completion_tokens=usage.completion,
-                    cached_tokens=usage.cached,
-                    usd=usage.usd,
-                )
-                with stop_on_disk_error(self.switch):
-                    await self.journal.store(row)
+                await self._store(reply, sent, key=key, attempt=attempt, stage=stage, turn=turn)
             future.set_result(reply)
             return reply
         except Exception as error:
@@ -181,8 +158,42 @@ class Caller:
             del self._in_flight[key, attempt]
             future.cancel()  # no effect if it is done
 
+    async def _earlier_reply(self, key: str, attempt: int) -> ChatReply | None:
+        """The reply in the journal, or to the same request in flight; None if the request must be sent."""
+        while True:
+            stored = self.journal.get(key, attempt)
+            if stored is not None:
+                self.from_journal += 1
+                return _reply_from(stored)
+            in_flight = self._in_flight.get((key, attempt))
+            if in_flight is None:
+                return None
+            await asyncio.wait([in_flight])
+            if not in_flight.cancelled():
+                return in_flight.result()
+
+    async def _store(
+        self, reply: ChatReply, sent: dict[str, Any], *, key: str, attempt: int, stage: str, turn: int
+    ) -> None:
+        usage, rest = reply.usage, {name: value for name, value in vars(reply).items() if name != "usage"}
+        row = JournalRow(
+            key=key,
+            attempt=attempt,
+            role=self.role,
+            stage=stage,
+            model=self.model.name,
+            turn=turn,
+            reply={"usage": stored_usage(usage)} | rest | sent,
+            prompt_tokens=usage.prompt,
+            completion_tokens=usage.completion,
+            cached_tokens=usage.cached,
+            usd=usage.usd,
+        )
+        with stop_on_disk_error(self.switch):
+            await self.journal.store(row)
+
     async def _paid(self, request: ChatRequest, low_priority: bool, waits: list[float]) -> ChatReply:
-        """Try until there is a reply, or another try cannot help."""
+        """Try until the model replies; raise if another try cannot help."""
         first, others, failures = 0.0, 0, 0
         reply: ChatReply | None = None
         for attempt in itertools.count():
@@ -221,7 +232,8 @@ class Caller:
 
     @contextlib.contextmanager
     def _accounted(self, estimate: Usage, sent: Sent) -> Iterator[Callable[[ChatReply], ChatReply]]:
-        """One try within the budget and the endpoint's limits. Its value takes the reply and returns it cleaned."""
+        """Count one try in the budget and the endpoint's limits. Yields a function that takes the reply and cleans
+        it."""
         endpoint = self.limiter.endpoint
         human_paced = self.model.human_paced
         with self.budget.call(self.model.name, estimate) as paid:
@@ -253,7 +265,7 @@ class Caller:
                 raise
 
     def _estimate(self, request: ChatRequest) -> Usage:
-        """An estimate of a call's usage: four characters per token, and a reply as long as earlier ones."""
+        """Estimate a call's usage: four characters per token, and a reply as long as the mean so far."""
         prompt = sum(_characters(message.get("content")) for message in request.messages) // 4
         longest = request.max_tokens or 1024
         usual = self._completions / self._replies if self._replies else 256
@@ -266,8 +278,7 @@ class Caller:
         self.limiter.used(usage.prompt + usage.completion - estimate.prompt - estimate.completion)
 
     def check_wait(self, error: TransientError) -> None:
-        """Stop the run if the endpoint asks for a longer wait than the user allows: calls that are sent meanwhile would
-        be rejected, too."""
+        """Stop the run if the endpoint asks to wait longer than `hardware.max_retry_seconds`."""
         most = self.hardware.max_retry_seconds
         if error.retry_after is not None and error.retry_after > most:
             wait = f"{error.retry_after:g} s, longer than hardware.max_retry_seconds ({most:g})"
@@ -278,10 +289,10 @@ class Caller:
             raise stopped
 
     def _give_up(self, error: TransientError, attempt: int, failures: int, seconds: float, others: int) -> None:
-        """Raise if another try is not worth it: after `seconds` in all, while `others` were answered.
+        """Raise if the call should not be tried again.
 
-        A rejection by an overloaded endpoint (429) says nothing about the item: the seconds count, not the number of
-        rejections, and the item is not set aside.
+        `seconds` is the time since the first try; `others` is how many other calls were answered in it. A rejection
+        (429) is not the item's fault: only the seconds limit it, and the item is not set aside.
         """
         self.check_wait(error)
         if not error.reached and not self._reached and attempt >= 2:
@@ -315,7 +326,7 @@ def request_key(model: ChatModel, request: ChatRequest, label: str) -> str:
 
 @contextlib.contextmanager
 def stop_on_disk_error(switch: Switch) -> Iterator[None]:
-    """A reply that cannot be written down stops everything: whatever else is asked would be paid for and lost, too."""
+    """Stop the run if a reply cannot be stored: every further reply would be paid for and lost."""
     try:
         yield
     except DiskError as error:
@@ -350,7 +361,7 @@ def _characters(content: Any) -> int:
 
 
 def stored_usage(usage: Usage) -> dict[str, float | None]:
-    """Usage as the journal stores it, before a reply's text. `written` (into a cache) is left out if it is 0."""
+    """The usage as the journal stores it: without `written` if that is 0."""
     return {name: value for name, value in vars(usage).items() if value or name != "written"}
 
 
@@ -360,9 +371,9 @@ def _reply_from(stored: dict[str, Any]) -> ChatReply:
 
 
 async def gather_all(work: Iterable[Awaitable[T]]) -> list[T]:
-    """Run all to their end, then raise the first error: calls in flight are paid for and must be kept.
+    """Run all to the end, then raise the first error: calls in flight are paid for, so their replies must be kept.
 
-    They start in groups: the first of very many calls is sent, and a stop is noticed, while others still start.
+    The work starts in groups, so the first calls are sent, and a stop is noticed, before all of it has started.
     """
     tasks: list[asyncio.Future[T]] = []
     try:

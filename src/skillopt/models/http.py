@@ -1,4 +1,4 @@
-"""How to treat an HTTP response that is not a reply: try again, set the item aside, or end the run."""
+"""What an HTTP error means: try again, set the item aside, or end the run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from skillopt.models.base import FatalError, FormRefusedError, ModelError, Refus
 _TRANSIENT = {408, 409, 425, 429}
 _OVERLOADED = {429, 503, 529}
 _ITEM_STATUS = {400, 422, 500}
-"""500: some versions of llama-server answer so to a prompt that is too long."""
+"""Some versions of llama-server answer 500 if a prompt is too long."""
 _ITEM_CODES = {
     "content_filter",
     "context_length_exceeded",
@@ -38,13 +38,13 @@ _TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.I | re.S)
 _UNSEEN = re.compile(r"<(script|style)\b.*?</\1>", re.I | re.S)
 _TAG = re.compile(r"<[^>]*>")
 _LONGEST = 86_400.0
-"""Seconds. If an endpoint asks for more than a day, that is taken for a mistake."""
+"""Seconds. A wait of more than a day is taken for the endpoint's mistake."""
 _MOST_TOKENS = 10**9
 _SEARCHED = 2**16
 """The most characters of an error that are searched for its meaning."""
 
 
-class ParameterRefused(Exception):  # noqa: N818 - named after what to leave out; never leaves the models
+class ParameterRefused(Exception):  # noqa: N818 - this package handles it
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.name = name
@@ -53,7 +53,7 @@ class ParameterRefused(Exception):  # noqa: N818 - named after what to leave out
 def classify(
     status: int, headers: Mapping[str, str], body: Any, where: str, clean: Callable[[str], str] = str
 ) -> ModelError:
-    """The error to raise for an answer of this status; `body` is parsed if it could be."""
+    """The error to raise for a response with this status. `body` is parsed JSON, or bytes if it is not JSON."""
     words, codes = complaint(body)
     words = words.strip().removeprefix(f"{status}: ")  # some bodies repeat it
     text = f"{where}: {clean(words)[:500]}"  # redact first: a key that is cut in two would not be found
@@ -70,7 +70,7 @@ def classify(
 
 
 def complaint(body: Any) -> tuple[str, set[str]]:
-    """The endpoint's message, and its error codes."""
+    """The endpoint's error message and error codes."""
     raw = body.decode(errors="replace") if isinstance(body, bytes) else str(body)
     error = _error_of(body)
     detail = {key.lower(): value for key, value in error.items()} if isinstance(error, dict) else {}
@@ -79,13 +79,14 @@ def complaint(body: Any) -> tuple[str, set[str]]:
 
 
 def _error_of(body: Any) -> Any:
-    """The part of a body that describes the error: Google puts it into a list, Bedrock writes `Error` or nothing."""
+    """The part of a body that describes the error. Google wraps it in a list; Bedrock names it `Error` or not at
+    all."""
     body = body[0] if isinstance(body, list) and body else body
     return (body.get("error") or body.get("Error") or body) if isinstance(body, dict) else None
 
 
 def web_page(text: str) -> str:
-    """The gist of a web page that came instead of a reply; empty if it is not a web page."""
+    """The title, or the text, of a web page that came instead of a reply; empty if it is not a web page."""
     text = text[:10_000]  # cut first: the search for pairs of tags takes quadratic time
     if not _PAGE.match(text):
         return ""
@@ -95,7 +96,7 @@ def web_page(text: str) -> str:
 
 
 def refused_parameter(status: int, content: Any, sent: Iterable[str]) -> str:
-    """Which of the parameters that were sent the endpoint does not take; empty if that is not the problem."""
+    """The name in `sent` that the endpoint refuses; empty if the error has another cause."""
     words, codes = complaint(content)
     words = words[:_SEARCHED]
     if status not in {400, 422} or not _UNWANTED.search(f"{' '.join(sorted(codes))} {words}"):
@@ -108,7 +109,7 @@ def refused_parameter(status: int, content: Any, sent: Iterable[str]) -> str:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that the endpoint asks to wait: `Retry-After-Ms`, or `Retry-After` in seconds or as a date."""
+    """Seconds that the endpoint asks to wait, from `Retry-After-Ms` or `Retry-After` (seconds or a date)."""
     milliseconds, value = headers.get("Retry-After-Ms", ""), headers.get("Retry-After", "")
     for text, unit in ((milliseconds, 1000.0), (value, 1.0)):
         if (wait := _number(text)) is not None:

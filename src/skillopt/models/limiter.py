@@ -1,7 +1,7 @@
-"""How many calls an endpoint gets at once: as many as it can handle, and never more than the user allows.
+"""Limits the calls in flight to what an endpoint can handle and the user allows.
 
-An `Endpoint` is one server's health, shared by the roles that call it; a `Limiter` is one role's share of it. Nothing
-here changes a result: it only decides when a call is sent.
+An `Endpoint` keeps the state of one server for all roles that call it; a `Limiter` counts the calls of one role.
+Nothing here changes a result: it only decides when a call is sent.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from skillopt.models.base import TransientError
 T = TypeVar("T")
 
 START = 32
-"""Calls at once before anything is known about an endpoint. If more are allowed, they double while no call is
-throttled."""
+"""The first limit of calls in flight. It doubles, up to the user's limit, until a call is throttled."""
 WINDOW = 40
-"""Recent calls, which show the state of an endpoint."""
+"""How many recent calls show the state of an endpoint."""
 
 
 class Switch:
@@ -43,7 +42,7 @@ class Switch:
             raise self.reason
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep, but not past the end of the run."""
+        """Sleep; raise the reason if the run ends in the meantime."""
         try:
             await asyncio.wait_for(self._tripped.wait(), seconds)
         except TimeoutError:
@@ -51,7 +50,7 @@ class Switch:
         self.check()
 
     async def until(self, work: Awaitable[T], seconds: float | None) -> T:
-        """The result of `work`. Stops waiting at the end of the run; raises TimeoutError after `seconds`."""
+        """Return the result of `work`. Raises TimeoutError after `seconds`, or the reason if the run ends first."""
         task, end = asyncio.ensure_future(work), asyncio.ensure_future(self._tripped.wait())
         try:
             await asyncio.wait({task, end}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -65,7 +64,7 @@ class Switch:
 
 
 class Throttle:
-    """Calls that wait because the endpoint throttled them, for the progress display."""
+    """Counts the calls that wait because the endpoint throttled them; the progress display shows them."""
 
     def __init__(self) -> None:
         self.waiting = 0
@@ -74,7 +73,7 @@ class Throttle:
 
     @contextlib.contextmanager
     def holding(self, error: TransientError, seconds: float) -> Iterator[None]:
-        """Wraps the wait before a call's next try; only rejected calls (429 and similar) count."""
+        """Count a call while it waits for its next try, if the endpoint rejected it (429 or similar)."""
         if not error.throttled:
             yield
             return
@@ -91,7 +90,7 @@ class Throttle:
 
 
 class Bucket:
-    """A token bucket: it refills at a steady rate, and a caller that takes more than it holds waits."""
+    """A token bucket. It refills at a steady rate; while its level is below zero, callers must wait."""
 
     def __init__(self, per_minute: float) -> None:
         self.rate = per_minute / 60
@@ -115,8 +114,8 @@ class Bucket:
 
 
 class Slots:
-    """A number of slots, which may change. Waiting calls get one in order of arrival: calls that are sent `again`
-    first, `low_priority` ones last."""
+    """Slots for calls in flight; `limit` may change. Waiting calls get free slots in order of arrival: calls that are
+    sent `again` first, `low_priority` calls last."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -124,7 +123,7 @@ class Slots:
         self._waiting: tuple[deque[asyncio.Future[int]], ...] = (deque(), deque(), deque())
 
     async def enter(self, *, again: bool = False, low_priority: bool = False) -> int:
-        """Wait for a slot; returns the level: how many are taken now."""
+        """Wait for a slot; return how many are taken now, including this one."""
         if self.in_flight < self.limit:
             self.in_flight += 1
             return self.in_flight
@@ -153,29 +152,29 @@ class Slots:
 
 @dataclass(slots=True)
 class Sent:
-    """One call at an endpoint."""
+    """A call that was sent to an endpoint."""
 
     level: int
-    """How many calls were in flight when this one was sent, including itself."""
+    """How many calls were in flight when this one was sent, including this one."""
     rejected: bool = False
 
 
 class Endpoint(Slots):
-    """One server's health: how many calls at once it can handle, and whether it has asked for a pause.
+    """The state of one server: how many calls in flight it can handle, and whether it asked for a pause.
 
-    Calls are compared in the order in which they were sent, and a call that has no answer yet counts as accepted: a
-    rejection comes at once and a reply takes time, so most of the first responses are rejections.
+    The limit falls if most recent calls from some level on were rejected; it is then one less than that level. Single
+    rejections do not lower it, because a server may reject every fifth call at any level. The limit grows by one after
+    as many successes as the limit. If growing was a mistake, it takes twice as many successes the next time.
 
-    A rejected call says nothing about the limit if most calls from its level on are accepted (a server may reject every
-    fifth at any width). If most are rejected, the limit falls below that level. It grows by one after as many successes
-    as the limit, and after twice as many each time that growing was a mistake.
+    A call without an answer counts as accepted. A rejection comes at once and a reply takes time, so otherwise the
+    first responses would be mostly rejections.
     """
 
     def __init__(self, ceiling: int) -> None:
         super().__init__(min(ceiling, START))
         self.ceiling = ceiling
         self.turned_away = 0
-        """Rejected calls (429 and similar) in this session."""
+        """How many calls were rejected (429 and similar) in this session."""
         self._recent: deque[Sent] = deque(maxlen=WINDOW)
         self._not_before = 0.0
         self._doubling = True  # until the limit first falls
@@ -184,7 +183,7 @@ class Endpoint(Slots):
         self._healthy = 0
 
     def widen(self, ceiling: int) -> None:
-        """Register another role that shares this endpoint."""
+        """Raise the ceiling for another role that shares this endpoint."""
         self.ceiling += ceiling
         self.limit = min(self.ceiling, START)
 
@@ -196,12 +195,11 @@ class Endpoint(Slots):
         return self._not_before - time.monotonic()
 
     def sent(self, level: int) -> Sent:
-        """A call that has a slot is sent now."""
+        """Record that a call with a slot is sent now."""
         self._recent.append(Sent(level))
         return self._recent[-1]
 
     def on_success(self) -> None:
-        """A call was answered."""
         self._healthy += 1
         if self.limit < self.ceiling and self._healthy >= (1 if self._doubling else self.limit * self._patience):
             self._patience = 1 if self._probing else self._patience
@@ -211,7 +209,7 @@ class Endpoint(Slots):
             self.hand_out()
 
     def on_throttled(self, call: Sent, retry_after: float | None) -> None:
-        """A call was answered 429, or similar: 503, 529, nothing at all."""
+        """Record that a call was rejected (429, 503, 529) or timed out."""
         self.turned_away += 1
         call.rejected = True
         if retry_after and _mostly_rejected([*self._recent][-WINDOW // 2 :]):
@@ -237,7 +235,7 @@ def _mostly_rejected(calls: Sequence[Sent]) -> bool:
 
 
 class Limiter:
-    """One role's calls: at most `limit` in flight, fewer if its endpoint handles fewer, none while that asks to wait.
+    """One role's calls: at most `limit` in flight, fewer if the endpoint handles fewer, none during a pause.
 
     `requests` and `tokens` are the user's limits per minute.
     """
@@ -259,8 +257,8 @@ class Limiter:
     async def enter(
         self, switch: Switch, *, tokens: float = 0, again: bool = False, low_priority: bool = False
     ) -> Sent:
-        """A slot for one call of about `tokens` tokens. A call that is sent `again` goes before all others, one of
-        `low_priority` after them. The call is sent when this returns."""
+        """Wait until a call of about `tokens` tokens may be sent. A call that is sent `again` goes before all others, a
+        `low_priority` call after them."""
         await self._slots.enter(again=again, low_priority=low_priority)
         level = 0
         try:
@@ -279,7 +277,7 @@ class Limiter:
         return self.endpoint.sent(level)
 
     def leave(self) -> None:
-        """The call that had a slot has ended, with or without success."""
+        """Free the slot of a call that has ended, with or without success."""
         self.in_flight -= 1
         self.endpoint.leave()
         self._slots.leave()

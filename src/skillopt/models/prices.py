@@ -37,7 +37,7 @@ def list_price(model: str) -> Price | None:
 
 
 def price_of(model: str, overrides: Mapping[str, Price]) -> Price | None:
-    """The price of `provider:model`; `own` overrides the list."""
+    """The price of `provider:model`: from `overrides` if it is there, else from the list."""
     if model in overrides:
         return overrides[model]
     if provider_of(model).is_free:
@@ -46,13 +46,13 @@ def price_of(model: str, overrides: Mapping[str, Price]) -> Price | None:
 
 
 def is_priced(model: str, overrides: Mapping[str, Price]) -> bool:
-    """Will the cost be known? Yes if there is a price, or if a command line reports its cost."""
+    """Is there a price, or does the command line report its cost?"""
     return program_of(model).reports_cost or price_of(model, overrides) is not None
 
 
 def cost_of(usage: Usage, price: Price | None) -> float | None:
-    """Dollars; None if the price is unknown. Prompt tokens that the endpoint reads from its cache, or writes into it,
-    have separate prices."""
+    """Dollars; None if the price is unknown. Tokens that the endpoint reads from its cache or writes into it have
+    separate prices."""
     if price is None:
         return None
     cached = price.input if price.cached is None else price.cached

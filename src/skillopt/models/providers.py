@@ -1,4 +1,4 @@
-"""Every other provider (`anthropic:`, `google:`, `bedrock:`, `mistral:`, `groq:` …) through pydantic-ai, an extra."""
+"""All other providers (`anthropic:`, `google:`, `bedrock:`, `mistral:`, `groq:` …), through pydantic-ai (an extra)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _CACHE_WORDS = "cache_control|cachePoint"
 
 
 class ProviderChat(ChatModel):
-    """A model behind any provider's own protocol. The SDK below does not retry: call.py does."""
+    """A model that pydantic-ai calls. The provider's SDK does not retry, because call.py does."""
 
     def __init__(self, name: str, provider: str, model: str, *, url: str = "", key_name: str = "") -> None:
         if importlib.util.find_spec("pydantic_ai") is None:
@@ -104,7 +104,7 @@ class ProviderChat(ChatModel):
             raise TransientError(text, usage=Usage()) from error
 
     def _explained(self, error: Any, sent: Sequence[str]) -> ModelError | ParameterRefused:
-        """The endpoint's error, as the same type that openai_chat.py raises."""
+        """The endpoint's error as one of our types, the same type as in openai_chat.py."""
         body = error.body if error.body is not None else str(error)
         for name in sent:
             if name in self._optional and any(
@@ -167,7 +167,7 @@ def open_provider(spec: ModelSpec) -> ProviderChat:
 
 
 def library_knows(provider: str) -> bool:
-    """Does the client library know this provider, which has no row in the table?"""
+    """Does pydantic-ai know this provider, although provider_table.py does not list it?"""
     if importlib.util.find_spec("pydantic_ai") is None:
         return False
     from pydantic_ai.providers import infer_provider_class
@@ -211,7 +211,8 @@ def _build(name: str, provider: str, model: str, url: str, key_name: str) -> Mod
 
 
 def _http_client(provider_class: type) -> dict[str, Any]:
-    """`http_client` for a provider that takes one: it reads at most as much of an answer as our own client."""
+    """The argument `http_client` if the provider takes one. This client limits the size of an answer, as our own
+    does."""
     parameter = inspect.signature(provider_class).parameters.get("http_client")
     kind = re.search(r"(httpx2?)\.AsyncClient|HTTPClient", str(parameter.annotation)) if parameter else None
     if kind is None:
@@ -238,7 +239,7 @@ def _http_client(provider_class: type) -> dict[str, Any]:
 
 
 def _unreadable(error: BaseException | None) -> UnreadableError | None:
-    """Our error, if it is among the causes of an SDK's error."""
+    """The UnreadableError among the causes of an SDK's error; None if there is none."""
     while error is not None and not isinstance(error, UnreadableError):
         error = error.__cause__ or error.__context__
     return error
@@ -301,7 +302,7 @@ def _parts(content: Any) -> str | list[UserContent]:
 
 
 def _parameters(request: ChatRequest) -> ModelRequestParameters:
-    """Tools; and the schema in whichever way the provider takes it: natively, or as a tool named after the stage."""
+    """The request's tools and schema. The provider takes the schema natively, or as a tool named after the stage."""
     from pydantic_ai.models import ModelRequestParameters
     from pydantic_ai.output import OutputObjectDefinition
     from pydantic_ai.tools import ToolDefinition

@@ -1,8 +1,8 @@
-"""Replies with a structure: a schema goes out, a checked value comes back, or the reason why it was lost.
+"""Structured replies: sends a schema, and returns a checked value or the reason why there is none.
 
-An endpoint that refuses a JSON schema is asked in JSON mode, and one that refuses that too in plain text; the schema
-is then in the message. Replies are read leniently (thinking, prose and code fences around the object are taken
-off), but a reply that was cut off is never used, even if it could be parsed.
+An endpoint that refuses a JSON schema is asked in JSON mode. If it refuses that too, it is asked in plain text, with
+the schema in the message. Thinking, prose and code fences around the object are removed. A reply that was cut off is
+never used, even if it could be parsed.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ T = TypeVar("T")
 LONGEST_BAD_REPLY = 4000
 """The most characters of an unusable reply that the second request repeats."""
 LONGEST_PROBLEM = 6000
-"""The most characters of the problem with a partly usable reply."""
+"""The most characters of the sentence on a partly usable reply."""
 QUOTED = 160
-"""The most characters of an unusable reply that people see."""
+"""The most characters of an unusable reply that a message quotes."""
 NEXT_FORM: dict[Form, Form] = {"schema": "json", "json": "text"}
 _THOUGHT_TAG = re.compile(r"<(/?)(think|thinking|reasoning)>", re.IGNORECASE)
 _THOUGHT_OPEN = re.compile(r"\A\s*<(think|thinking|reasoning)>", re.IGNORECASE)
@@ -33,8 +33,8 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
 class FlawedReplyError(ValueError):
-    """A part of the reply can be used. The optimizer is asked once more; if the second reply is no better, that part
-    is used."""
+    """Only a part of the reply can be used. The optimizer is asked once more; if the second reply is no better, that
+    part is used."""
 
     def __init__(self, problem: str, value: object) -> None:
         super().__init__(problem)
@@ -43,20 +43,20 @@ class FlawedReplyError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedReply(Generic[T]):
-    """The result of a request. `lost` says why there is no value; it is counted and shown."""
+    """The result of a request. If `value` is None, `lost` says why; lost replies are counted and shown."""
 
     value: T | None = None
     lost: str = ""
     unreachable: bool = False
-    """Was the reply lost because the endpoint failed, and not because of what the model wrote?"""
+    """Did the endpoint fail? False if the model's reply was unusable."""
     unusable: tuple[str, ...] = ()
-    """What was wrong with each reply that was paid for and could not be used, including those that were repaired."""
+    """The problem with each unusable reply that was paid for, also if the second reply was usable."""
 
 
 async def ask(
     optimizer: Caller, messages: list[Message], schema: Schema, check: Callable[[Any], T], *, label: str
 ) -> CheckedReply[T]:
-    """Ask, and ask once more with the error if the reply does not fit. `check` raises ValueError if it does not."""
+    """Ask; if the reply does not fit, ask once more and say why. `check` returns the value or raises ValueError."""
     problems: list[str] = []
     quoted: list[str] = []
     answer = ""
@@ -89,13 +89,13 @@ async def ask(
 
 
 def _with_reply(problem: str, text: str) -> str:
-    """The problem with the beginning of the reply, for people."""
+    """The problem and the beginning of the reply, for people."""
     flat = " ".join(text.split())
     return f"{problem}: “{flat[:QUOTED]}{'…' if len(flat) > QUOTED else ''}”" if flat else problem
 
 
 def _shortened(text: str) -> str:
-    """A bad reply as the model is shown it again: the beginning and the end of a long one; never empty."""
+    """A bad reply for the second request: only beginning and end if it is long; never empty."""
     half = LONGEST_BAD_REPLY // 2
     shown = text if len(text) <= LONGEST_BAD_REPLY else f"{text[:half]}\n[…]\n{text[-half:]}"
     return shown.strip() or "(empty)"
@@ -139,7 +139,7 @@ def parse(reply: ChatReply) -> Any:
 
 
 def without_thinking(text: str) -> str:
-    """A reasoning model's thoughts are not its reply; thoughts that never end leave nothing."""
+    """The reply without a reasoning model's thoughts; empty if the thoughts do not end."""
     if _BEGINS_WITH_OBJECT.match(text):
         return text  # a tag inside it is part of its text
     tags = [(tag.start(), tag.end(), bool(tag[1]), tag[2].lower()) for tag in _THOUGHT_TAG.finditer(text)]
@@ -192,7 +192,7 @@ def _end_of_object(text: str, start: int) -> int:
 
 
 def _without_trailing_commas(text: str) -> str:
-    """Commas before a closing bracket, outside of strings."""
+    """The text without commas before a closing bracket, except in strings."""
     out, at = [], 0
     for string in _STRING.finditer(text):
         out += [_TRAILING_COMMA.sub("", text[at : string.start()]), string[0]]

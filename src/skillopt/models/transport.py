@@ -1,4 +1,4 @@
-"""How a request's bytes reach an endpoint: one aiohttp session per model, with the environment's proxies."""
+"""Sends requests to an endpoint: one aiohttp session per model, through the environment's proxies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 
 KEPT = 75.0
-"""Seconds that a connection is kept for another request."""
+"""Seconds for which an unused connection stays open."""
 LONGEST = 8 * 2**20
 """The most bytes of an answer that are read, before and after decompression."""
 
@@ -24,17 +24,17 @@ class Response(NamedTuple):
 
 
 class UnreachableError(ConnectionError):
-    """Nobody answers there."""
+    """No server answers at the address."""
 
 
 class UnreadableError(ConnectionError):
-    """An answer that is too long, or compressed in a way that was not requested."""
+    """The answer is too long, or compressed in a way that was not requested."""
 
 
 class Transport:
     """POSTs to one URL. Raises ConnectionError if there is no complete response.
 
-    Its connections belong to an event loop; in another one, and after `close`, it connects again.
+    Connections belong to an event loop: in another loop, or after `close`, new ones are opened.
     """
 
     def __init__(self, url: str) -> None:
@@ -78,7 +78,7 @@ class Transport:
 
 
 async def read_body(status: int, headers: Mapping[str, str], parts: AsyncIterable[bytes]) -> bytes:
-    """The body, not more than LONGEST bytes of it. For an error its beginning is enough; a longer reply is an error."""
+    """The first LONGEST bytes of the body. Raises UnreadableError if a reply (status 200) is longer."""
     body = bytearray()
     async for part in parts:
         body += part
@@ -99,8 +99,8 @@ def _unpacked(body: bytearray) -> bytearray:
 
 
 def env_proxy(url: str) -> str | None:
-    """The proxy that the environment names for this URL. Looked up once: aiohttp does so for every call, and
-    reads the user's .netrc each time, which takes longer than the call's own work."""
+    """The proxy that the environment names for this URL. aiohttp would look it up for every call and read the user's
+    .netrc each time, which takes longer than the rest of the call."""
     parts = urlsplit(url)
     if proxy_bypass(parts.hostname or ""):
         return None

@@ -1,7 +1,7 @@
-"""Warming an endpoint's prompt cache: the first request with a prefix goes alone, the others follow and read it.
+"""Warms an endpoint's prompt cache: the first request with a prefix is sent alone, and the others wait for its reply.
 
-A prefix enters the cache of some providers only with the reply to a request (`Provider.warms_cache`); requests that are
-sent at the same time would each pay for writing it. Only the order of time changes, and no result.
+Some providers store a prefix only when they reply (`Provider.warms_cache`), so requests that are sent at the same time
+would each pay for storing it. This changes when a request is sent, but no result.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from skillopt.models.base import ChatRequest
 from skillopt.provider_table import Provider
 
 KEPT = 270.0
-"""Seconds after which an unused prefix counts as out of the cache; the providers keep it for five minutes."""
+"""Seconds. A prefix that was not used for so long is no longer in the cache: providers keep it for five minutes."""
 
 
 class Warming:
-    """Decides which requests may be sent now, by the prefix that they begin with."""
+    """Lets requests wait for the first one with the same prefix."""
 
     def __init__(self, provider: Provider) -> None:
         self._least = 4 * provider.cached_from if provider.warms_cache else 0
-        """Characters of a prefix from which on requests wait; 0 if none has to wait."""
+        """The fewest characters of a prefix that the provider caches; 0 if no request has to wait."""
         self._used: dict[str, float] = {}
         """The time of the last reply, by prefix."""
         self._first: dict[tuple[str, bool], asyncio.Future[None]] = {}
-        """The request that was sent alone, by prefix. Only requests with the same prefix wait for it."""
+        """The request that was sent alone, by prefix and priority."""
 
     @contextlib.asynccontextmanager
     async def turn(self, request: ChatRequest, low_priority: bool, waits: list[float]) -> AsyncIterator[None]:
