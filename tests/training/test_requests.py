@@ -556,7 +556,7 @@ BLANK_PACKAGE_CASES: dict[str, dict[str, Any]] = {
 """Limits that only a package has."""
 FILLED_CASES = {
     "task_info.comments": ('{"about": "task: t1", "said": "the region is in the last line"}',),
-    "context.short_form": ShortForm(step=1, text="One code, nothing else.", tasks=8, score=0.75, complete=0.125),
+    "context.short_form": ShortForm(step=1, text="One code.", accepted=True, score=0.75, at_most=0.75, complete=0.125),
 }
 """What only a run has that was given people's comments, or that tried a minimal remedy."""
 NOT_IN_LETTERS = {"context.rejected", "context.first_step", "context.initial", "context.guidance_gate"}

@@ -25,7 +25,7 @@ from skillopt.tasks.judge import calls_per_answer
 from skillopt.training import prompts
 from skillopt.training.analysts.exemplar import ExemplarAnalyst
 from skillopt.training.batches import batch_sizes
-from skillopt.training.gates import screening
+from skillopt.training.gates.minimal import MOST_TASKS
 from skillopt.training.initial import needs_baseline
 from skillopt.training.optimizer_context import MOST_PROBED
 from skillopt.training.parts import Parts, needs_optimizer, resolve
@@ -57,6 +57,8 @@ GATED = 0.8
 """The share of a split that a gate measures before its verdict is certain; as in the simulated world."""
 REPEATED = 0.7
 """Rollouts that a noisy gate adds for fresh samples, as a share of the split; as in the simulated world."""
+WORDED = 2
+"""Wordings of a minimal remedy that do the first batch (assumed)."""
 RETRIED = 1.1
 """Requests to the optimizer for each usable reply: some cannot be used."""
 _SAMPLE = 100
@@ -154,12 +156,12 @@ def _target_stages(
     again = 0 if deterministic else val  # the winner is measured again, since its score may be luck
     baseline = test if config.evaluation.baselines and needs_baseline(skill) else 0
     reads = any(analyst.needs_optimizer for analyst in parts.analysts)
-    first = batches[0] if batches and reads else 0
-    screened = 2 * min(first, max(screening.LEAST, math.ceil(screening.SHARE * first)))  # two remedies race
     looks = MOST_PROBED * rejected if reads else 0
     compared = 2 * min(config.optimizer.slow_update_samples, tasks.sizes["train"])
     noisy = not deterministic and config.evaluation.gate != "strict"
     gates = steps + guided + rejected * config.evaluation.credit_gates / 2
+    gates += 1 if reads else 0  # the minimal remedy of the first step
+    worded = WORDED * min(batches[0], MOST_TASKS) if batches and reads else 0
     turns = max(1.0, TURNS * tasks.turns)
     for stage, count, rounds in (
         ("evaluate", val + again + 2 * test, 3),
@@ -167,7 +169,7 @@ def _target_stages(
         ("rollout", sum(batches), steps),
         ("second_look", looks, steps),
         ("gate", gates * val * (GATED + noisy * REPEATED), steps + guided),
-        ("race", screened, 1),
+        ("wording", worded, WORDED),
         ("slow_update", guided * compared, guided),
     ):
         length = 0.0 if stage == "baseline" else middle

@@ -49,8 +49,9 @@ class Patch(Record):
     trajectory_ids: tuple[str, ...]
     patterns: tuple[Pattern, ...] = ()
     edits: tuple[Edit, ...] = ()
-    minimal: Edit | None = None
-    """The minimal remedy, one or two sentences on what is missing. It is tried against all edits together."""
+    minimal: tuple[Edit, ...] | None = None
+    """Wordings of the minimal remedy, one or two sentences on what is missing. The best one is tried against all edits
+    together."""
     findings: tuple[ReportedFinding, ...] = ()
     """The analyst's findings, for later steps."""
     dropped: tuple[Dropped, ...] = ()

@@ -16,7 +16,7 @@ from skillopt.record.base import Number, Record
 from skillopt.record.files import plain, read_bytes, torn
 from skillopt.record.forecast import Check
 from skillopt.record.state import Phase
-from skillopt.record.step import EpochEnd, Evidence, ScreeningRun, StepRecord
+from skillopt.record.step import EpochEnd, Evidence, StepRecord
 from skillopt.record.summary import Summary
 from skillopt.skill.folder import open_regular
 
@@ -34,7 +34,6 @@ __all__ = [  # the names in skillopt.events
     "MetaSkillFinished",
     "Progress",
     "Pulse",
-    "Raced",
     "ReflectStarted",
     "Reflected",
     "RepliesReused",
@@ -217,17 +216,12 @@ class Selected(Event):
     leaks: int
 
 
-class Raced(Event):
-    candidates: tuple[ScreeningRun, ...]
-    """The winner first."""
-
-
 class GateDecided(Evidence, Event):
     """A gate's decision and its evidence."""
 
 
 class CreditTried(Evidence, Event):
-    """A part of a rejected candidate at the gate."""
+    """A part of a rejected candidate at the gate, or the minimal remedy (one edit)."""
 
     edits: int
 

@@ -78,21 +78,18 @@ class Tried(BaseModel):
 
 
 class ShortForm(BaseModel):
-    """The newest minimal remedy and its score alone, against all edits of its step."""
+    """The newest minimal remedy, and its validation score against all edits of its step."""
 
     step: int
     text: str
-    tasks: int
-    """Training tasks that were done with both remedies."""
-    score: float
-    complete: float
-    """The score of all edits together."""
-    outputs: tuple[dict[str, str], ...] = ()
-    """Some of the tasks with both outputs, if the complete remedy lost."""
-
-    @property
-    def won(self) -> bool:
-        return self.score > self.complete
+    accepted: bool
+    """Did it beat all edits together?"""
+    score: float | None
+    """Its validation score; None if the gate rejected it before all tasks were done."""
+    at_most: float
+    """The highest score that it can still have."""
+    complete: float | None
+    """The validation score of all edits together; None if the gate rejected them."""
 
 
 class Counts(Record):

@@ -147,24 +147,13 @@ def acceptance_rate(accepted: int, proposed: int) -> float | None:
     return accepted / proposed if proposed else None
 
 
-class ScreeningRun(Record):
-    """A candidate in the screening before the gate."""
-
-    name: str
-    """complete or minimal."""
-    edits: tuple[str, ...]
-    items: int
-    """Training tasks that were done with it."""
-    score: float
-
-
 class CreditTry(Evidence):
-    """A part of a rejected candidate at the gate."""
+    """A part of a rejected candidate at the gate, or the minimal remedy."""
 
     edits: tuple[str, ...]
     """The edits that were tried."""
     left_out: tuple[str, ...]
-    """The edits that broke items."""
+    """The edits that broke items; of a minimal remedy, all others."""
 
 
 class StepTelemetry(Record):
@@ -233,10 +222,8 @@ class StepRecord(Document):
     """None in runs of earlier versions."""
     review: tuple[Decision, ...] = ()
     """A person's decisions that no earlier step has used."""
-    race: tuple[ScreeningRun, ...] = ()
-    """The complete and the minimal remedy on a part of the batch, the winner first; empty if there was one."""
     credit: tuple[CreditTry, ...] = ()
-    """Parts of a rejected candidate that were tried."""
+    """Parts of a rejected candidate that were tried, and the minimal remedy."""
     applied: tuple[Edit, ...] = ()
     """The candidate's edits."""
     pending: tuple[Edit, ...] = ()

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from skillopt.record.comments import Comment, read_comments
 from skillopt.record.run import Run
-from skillopt.record.state import Rejected, ShortForm, State, Tried, TriedEdit
+from skillopt.record.state import Rejected, State, Tried, TriedEdit
 from skillopt.skill import FILE, Edit
 from skillopt.skill.tokens import count_tokens
 from skillopt.tasks.agents import task_text
@@ -16,7 +16,7 @@ from skillopt.tasks.as_score import NOT_DESCRIBED
 from skillopt.tasks.base import Item, Trajectory
 from skillopt.training.context import Context
 from skillopt.training.edits.carry import slots
-from skillopt.training.edits.update import EXAMPLES, limits_of
+from skillopt.training.edits.update import EXAMPLES, limits_of, update
 from skillopt.training.gates.base import changed_types, mean
 from skillopt.training.requests.blocks import MOST_ANSWERS, data_line, ends
 from skillopt.training.requests.context import (
@@ -40,6 +40,7 @@ MOST_STEPS = 12
 MOST_EDITS = 12
 """The most edits of one step that are remembered, applied ones first."""
 PENDING = "pending: it broke nothing, and is tried again together with the next step's edits; do not repeat it"
+BEATEN = "left out: the short text alone scored as well or better on the validation tasks"
 LEFT_OUT = "rejected: validation tasks that it broke passed again without it"
 LONGEST = 4000
 """The most characters of an edit that are remembered."""
@@ -93,18 +94,13 @@ def optimizer_context(state: State, rate: float, ctx: Context, batch: Sequence[I
         rejected=(*state.rejected, *(Rejected(step=state.step, edit=edit) for edit in state.pending)),
         notes=state.memory,
         first_step=ctx.step == 1,
-        short_form=_shown_once(state.short_form, ctx.step),
+        short_form=state.short_form,
         others=other_tasks({*state.set_aside, *(item.id for item in batch)}, ctx, never) if batch else (),
         never_solved=never,
         earlier=earlier_outcomes(ids, ctx) if batch else {},
         findings=tuple(state.findings),
         guidance_gate="" if batch else ctx.config.optimizer.slow_update_gate,
     )
-
-
-def _shown_once(form: ShortForm | None, step: int) -> ShortForm | None:
-    """The minimal remedy without its outputs, which are only for the next step; the scores stay."""
-    return form and (form if form.step == step - 1 else form.model_copy(update={"outputs": ()}))
 
 
 def never_solved(ctx: Context) -> dict[str, int]:
@@ -209,6 +205,7 @@ def _fates(work: StepWork, pending: Collection[str]) -> Iterator[TriedEdit]:
     applied = {edit.id for edit in work.candidate.applied}
     taken_out = {skip.edit_id: skip.reason for skip in work.candidate.skipped}
     broke = {edit.id for edit in work.credited.left_out}
+    beaten = {edit.id for edit in work.credited.beaten}
     for edit in work.candidate.applied:
         yield _fate(edit, LEFT_OUT if edit.id in broke else PENDING if edit.id in pending else "applied")
     for row in work.ranked:
@@ -216,6 +213,9 @@ def _fates(work: StepWork, pending: Collection[str]) -> Iterator[TriedEdit]:
             continue
         if row.edit.id in broke:
             yield _fate(row.edit, LEFT_OUT)
+            continue
+        if row.edit.id in beaten:
+            yield _fate(row.edit, BEATEN)
             continue
         reason = taken_out.get(row.edit.id) or ("left out of the best candidate" if row.selected else row.reason)
         yield _fate(row.edit, f"not tried: {reason}")
@@ -244,15 +244,16 @@ MOST_PROBED = 4
 
 
 async def probe_rejected(work: StepWork, ctx: Context) -> list[Trajectory]:
-    """A few failed tasks of the batch, done with the rejected candidate; none if no analyst reads about it."""
+    """A few failed tasks of the batch, done with the rejected candidate, or with the complete remedy that the minimal
+    one has beaten; none if no analyst reads about it."""
     read = any(analyst.needs_optimizer for analyst in ctx.analysts) and ctx.step < ctx.steps
-    if not read or work.verdict.decision != "reject" or not work.candidate.applied:
+    edits = work.credited.beaten or (work.candidate.applied if work.verdict.decision == "reject" else ())
+    if not read or not edits:
         return []
+    rejected = update(work.skill, edits, ctx).skill
     failed = {t.item_id for t in work.results if isinstance(t, Trajectory) and t.score.hard < 1}
     items = [item for item in work.step.items if item.id in failed]
     some = items[:: max(1, len(items) // MOST_PROBED)][:MOST_PROBED]
     with ctx.timed("rollout"):
-        results = await roll_out_all(
-            work.candidate.skill, some, ctx, tag=f"rejected-{ctx.step:04d}", stage="second_look"
-        )
+        results = await roll_out_all(rejected, some, ctx, tag=f"rejected-{ctx.step:04d}", stage="second_look")
     return [result for result in results if isinstance(result, Trajectory)]

@@ -170,7 +170,10 @@ def _usable(patch: Patch, number: int, skill: Skill, shown: Mapping[str, str], c
         else:
             kept.append(named)
     leaks = find_leaks(kept, shown, skill)
-    minimal = patch.minimal and patch.minimal.model_copy(update={"id": f"{ctx.step:04d}-{number:02d}-minimal"})
+    minimal = patch.minimal and tuple(
+        edit.model_copy(update={"id": f"{ctx.step:04d}-{number:02d}-minimal-{position}"})
+        for position, edit in enumerate(patch.minimal, 1)
+    )
     fields = {"edits": tuple(kept), "minimal": minimal, "dropped": tuple(dropped), "leaks": leaks}
     return patch.model_copy(update=fields)
 

@@ -32,7 +32,7 @@ from skillopt.training.context import Context
 PAUSES = (1.0, 5.0)
 """Seconds before each further round, on top of the retries that every single call has."""
 
-LEARNING = {"rollout", "race", "second_look"}
+LEARNING = {"rollout", "wording", "second_look"}
 """Stages in which a training task that is an example in the skill is done without that example: copying it would teach
 nothing."""
 

@@ -12,7 +12,7 @@ from skillopt.record.directory import RunDirectory
 from skillopt.record.edits import Asked, EditPool, Patch, Ranked, Selection
 from skillopt.record.events import EditsCarried
 from skillopt.record.files import json_text, jsonl_text, write_all
-from skillopt.record.state import Best, Rejected, State
+from skillopt.record.state import Best, Rejected, ShortForm, State
 from skillopt.record.step import (
     Acceptance,
     BatchDigest,
@@ -31,7 +31,6 @@ from skillopt.training.edits.carry import CARRIED, carried, carry
 from skillopt.training.edits.review import Reviewed
 from skillopt.training.gates.base import Verdict
 from skillopt.training.gates.credit import Credited
-from skillopt.training.gates.screening import Screened
 from skillopt.training.reflect import causes
 from skillopt.training.rollout import failed, mean_score, scored
 
@@ -47,8 +46,9 @@ class StepWork:
     patches: list[Patch]
     reviewed: Reviewed
     ranked: list[Ranked]
-    screened: Screened
     credited: Credited
+    short_form: ShortForm | None
+    """The minimal remedy, if the gate was asked about it."""
 
     @property
     def pool(self) -> EditPool:
@@ -119,7 +119,6 @@ def step_record(work: StepWork, state: State, metric: str, telemetry: StepTeleme
             so_far=acceptance_rate(state.edits_accepted, state.edits_proposed),
         ),
         review=tuple(work.reviewed.used),
-        race=work.screened.runs,
         credit=work.credited.tries,
         applied=work.candidate.applied,
         pending=tuple(state.pending),

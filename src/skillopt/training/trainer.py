@@ -59,13 +59,13 @@ from skillopt.training.extension import first_phase, reopen, why_over
 from skillopt.training.final_scores import FinalScores, measure_finals
 from skillopt.training.gates import GATES
 from skillopt.training.gates.credit import credit
-from skillopt.training.gates.screening import screen
+from skillopt.training.gates.minimal import best_wording, try_minimal
 from skillopt.training.heartbeat import heartbeat
 from skillopt.training.initial import differences, given_notes
 from skillopt.training.optimizer_context import optimizer_context, probe_rejected, remember
 from skillopt.training.parts import Parts, resolve
 from skillopt.training.reflect import reflect
-from skillopt.training.rollout import Measured, Rollouts, begin, begin_ahead, failed, measure, scored
+from skillopt.training.rollout import Measured, Rollouts, begin, begin_ahead, failed, measure
 from skillopt.training.schedule import decayed_rate, scheduled_rate
 from skillopt.training.session import Mode, Session, open_session, pins, write_config
 from skillopt.training.smoke_test import smoke_test
@@ -128,12 +128,13 @@ class TrainingLoop:
                     down = reviewed.turned_down
                     ranked = select(reviewed.pool, rates.used, skill, ctx, patches=patches, turned_down=down)
                     results = self._checked(await rollouts.all())
-                    offered = candidates(skill, ranked, patches, ctx)
-                    screened = await screen(offered, rollouts.items, scored(results), ctx)
-                    candidate, current = screened.winner.applied, await self._val()
-                    verdict = await self._gate(skill, candidate, current, self._expecting(step, ctx))
+                    candidate, wordings = candidates(skill, ranked, patches, ctx)
+                    minimal, current = await best_wording(wordings, rollouts.items, ctx), await self._val()
+                    at_gate = ctx if minimal else self._expecting(step, ctx)
+                    verdict = await self._gate(skill, candidate, current, at_gate)
                     credited = await credit(skill, candidate, verdict, current, ctx, self._gate)
-                    work = StepWork(step, skill, rates, results, patches, reviewed, ranked, screened, credited)
+                    credited, short_form = await try_minimal(skill, minimal, credited, current, ctx, self._gate)
+                    work = StepWork(step, skill, rates, results, patches, reviewed, ranked, credited, short_form)
                     await self._commit(work, ctx)
                 if self._epoch_begun(steps):
                     await self._end_epoch(epoch, finished=self.state.step == steps[-1].number)
@@ -341,7 +342,7 @@ class TrainingLoop:
         state.edits_proposed += work.pool.proposed + sum(len(patch.dropped) for patch in work.patches)
         apply_verdict(state, work.skill, work.credited, ctx)
         remember(state, work, await probe_rejected(work, ctx), ctx)
-        state.short_form = work.screened.short_form or state.short_form
+        state.short_form = work.short_form or state.short_form
         state.step = work.step.number
         state.reviewed = {**state.reviewed, **{d.conflict: ctx.step for d in work.reviewed.used}}
         self.skill = work.candidate.skill if work.verdict.accepted else work.skill

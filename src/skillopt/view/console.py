@@ -156,10 +156,6 @@ class Lines:
         flagged = f", {event.conflicts} conflicts set aside (skillopt review)" if event.conflicts else ""
         return f"Selected {event.edits} edits ({self._rate} → {event.rate:.1f}){flagged}"
 
-    def _raced(self, event: events.Raced) -> str:
-        scores = ", ".join(f"{run.name} {score(run.score)}" for run in event.candidates)
-        return f"Two candidates on {event.candidates[0].items} training tasks: {scores}"
-
     def _edits_carried(self, event: events.EditsCarried) -> str:
         which = f"{event.edits} edits" if event.edits > 1 else "1 edit"
         return f"{which} broke nothing: kept as pending ({event.pending} in all), to be tried again with new edits"
@@ -216,7 +212,7 @@ def _value(value: object) -> str:
     return shortened(json.dumps(value, ensure_ascii=False))
 
 
-_IN_STEP = {"rollout_started", "reflect_started", "reflected", "selected", "raced", "gate_decided", "edits_carried"}
+_IN_STEP = {"rollout_started", "reflect_started", "reflected", "selected", "gate_decided", "edits_carried"}
 
 
 _NAMES = {

@@ -1,9 +1,8 @@
-"""The candidates of a step: the complete remedy, and the minimal one if the optimizer has offered it."""
+"""The candidates of a step: the complete remedy, and the wordings of a minimal one if the optimizer offered one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from skillopt.record.edits import Patch, Ranked
 from skillopt.skill import Applied, Edit, Skill
@@ -13,28 +12,29 @@ from skillopt.training.edits.select import REVIEW
 from skillopt.training.edits.update import update
 
 
-@dataclass(frozen=True, kw_only=True)
-class Candidate:
-    name: str
-    applied: Applied
-
-
-def candidates(skill: Skill, ranked: Sequence[Ranked], patches: Sequence[Patch], ctx: Context) -> list[Candidate]:
-    """The complete remedy first, which has every selected edit; then the minimal one, if it is another. A person's
-    choices are in both.
+def candidates(
+    skill: Skill, ranked: Sequence[Ranked], patches: Sequence[Patch], ctx: Context
+) -> tuple[Applied, list[Applied]]:
+    """The complete remedy, which has every selected edit, and the wordings of the minimal one. A person's choices are
+    in all of them. If no selected edit can be applied, there is no complete remedy: the first wording takes its place.
 
     Edits are applied in the order in which they were proposed, not by rank: a reader sees rules before examples.
     """
     chosen = sorted((row.edit for row in ranked if row.selected), key=lambda edit: edit.id)
-    made = [Candidate(name="complete", applied=update(skill, chosen, ctx))]
-    if minimal := minimal_of(patches, skill, ctx):
-        by_people = [edit for edit in chosen if edit.source.startswith(REVIEW)]
-        made.append(Candidate(name="minimal", applied=update(skill, [*by_people, minimal], ctx)))
-    usable = [each for each in made if each.applied.applied] or made[:1]
-    return usable if len({each.applied.skill.hash for each in usable}) > 1 else usable[:1]
+    by_people = [edit for edit in chosen if edit.source.startswith(REVIEW)]
+    complete = update(skill, chosen, ctx)
+    wordings = {complete.skill.hash: complete}
+    for short in minimal_of(patches, skill, ctx):
+        one = update(skill, [*by_people, short], ctx)
+        if one.applied:
+            wordings.setdefault(one.skill.hash, one)
+    first, *rest = wordings.values()
+    return (rest[0], rest[1:]) if rest and not first.applied else (first, rest)
 
 
-def minimal_of(patches: Sequence[Patch], skill: Skill, ctx: Context) -> Edit | None:
-    """The minimal remedy that cites most failures, among those that need no decision by a person."""
-    offered = [p.minimal for p in patches if p.minimal and not risk_of(p.minimal, skill, ctx)]
-    return min(offered, key=lambda edit: (-len(edit.trajectory_ids), edit.id), default=None)
+def minimal_of(patches: Sequence[Patch], skill: Skill, ctx: Context) -> tuple[Edit, ...]:
+    """The minimal remedy that cites most failures, as worded in a single reply. Wordings that would need a person's
+    decision are left out."""
+    offered = [[edit for edit in p.minimal or () if not risk_of(edit, skill, ctx)] for p in patches]
+    cited = [(len({i for edit in edits for i in edit.trajectory_ids}), edits) for edits in offered if edits]
+    return tuple(max(cited, key=lambda pair: pair[0])[1]) if cited else ()

@@ -38,6 +38,8 @@ class Credited:
     """The verdict on the whole candidate."""
     left_out: tuple[Edit, ...] = ()
     """Edits that were found to break items."""
+    beaten: tuple[Edit, ...] = ()
+    """The edits of the complete remedy, if the minimal one beat it."""
     tries: tuple[CreditTry, ...] = ()
     last: Applied
     """The last candidate that the gate saw: the whole one, or one with fewer edits."""
@@ -46,7 +48,8 @@ class Credited:
     @property
     def rejected_edits(self) -> tuple[Edit, ...]:
         """The rejected edits: those that broke items; and all edits if the whole candidate was not accepted."""
-        return self.left_out if self.verdict.accepted else (*self.left_out, *self.candidate.applied)
+        gone = (*self.left_out, *self.beaten)
+        return gone if self.verdict.accepted else (*gone, *self.candidate.applied)
 
 
 async def credit(
@@ -76,7 +79,7 @@ async def credit(
         tries.append(CreditTry(edits=left, left_out=tuple(edit.id for edit in blamed), **evidence))
         ctx.emit(CreditTried(**evidence, edits=len(left)))
     if tries and tried.accepted:
-        decided, step_verdict = part, _since(current, tried) if scores else tried
+        decided, step_verdict = part, since(current, tried) if scores else tried
     else:
         learned = {"known_scores": scores, "remeasured": remeasured(current, scores)}
         decided, step_verdict = candidate, verdict if verdict.accepted else verdict.model_copy(update=learned)
@@ -91,7 +94,7 @@ async def credit(
     )
 
 
-def _since(current: Mapping[str, float], verdict: Verdict) -> Verdict:
+def since(current: Mapping[str, float], verdict: Verdict) -> Verdict:
     """The verdict compared with the scores at the start of the step, not with those that the step's gates measured."""
     rows = tuple(row.model_copy(update={"before": current[row.item_id]}) for row in verdict.evidence)
     return verdict.model_copy(update={"evidence": rows, "before": mean([row.before for row in rows])} if rows else {})

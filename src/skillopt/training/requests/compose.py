@@ -319,14 +319,18 @@ def _kinds(trajectories: Sequence[Trajectory]) -> str:
 
 
 def _short_form(form: ShortForm | None) -> str:
-    """A sentence on the score of the minimal remedy alone, which every addition has to beat."""
+    """What the minimal remedy scored alone: every addition has to beat it."""
     if form is None:
         return ""
-    on = f"Step {form.step} tried two remedies on {form.tasks} training tasks"
-    scores = f"this short text alone scored {form.score:.2f}, all edits of the step together {form.complete:.2f}"
-    chosen = "the short text" if form.won else "all edits together"
-    head = f"{on}: {scores}. The gate was asked about {chosen}. What you add must beat the short text."
-    return "\n".join([head, data_line({"text": trim_middle(form.text, LONGEST_TRIED)}), *map(data_line, form.outputs)])
+    short, complete = ("rejected" if score is None else f"{score:.2f}" for score in (form.score, form.complete))
+    kept = (
+        "this short text alone" if form.accepted else "all edits together" if form.complete is not None else "nothing"
+    )
+    head = (
+        f"Step {form.step} tried two remedies on the validation tasks: this short text alone ({short}), and all edits "
+        f"together ({complete}). The skill got {kept}. What you add must beat the better one."
+    )
+    return f"{head}\n{data_line({'text': trim_middle(form.text, LONGEST_TRIED)})}"
 
 
 def _share(trajectories: Sequence[Trajectory]) -> str:

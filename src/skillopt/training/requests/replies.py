@@ -24,13 +24,15 @@ from skillopt.training.edits.losses import loss_problem, unnamed_losses
 from skillopt.training.requests.findings import findings_schema, read_findings
 
 TEXT: dict[str, JsonValue] = {"type": "string"}
+WORDINGS = 3
+"""The most wordings of a minimal remedy."""
 _DROPPED = (
     "Every line, number, quoted string or example of the anchor that the text of a `modify` leaves out, each with the "
     "reason; empty if nothing is left out."
 )
 _MINIMAL = (
-    "At most one edit: only what is missing, in one or two sentences, without lookups and examples. It is tried alone, "
-    "against all of `edits` together."
+    "Two or three wordings of one edit: only what is missing, in one or two sentences, without lookups and worked "
+    "examples. Each is tried alone; the best one is tried against all of `edits` together."
 )
 _GROUP = (
     f"A short name that up to {groups.MOST} edits share if none of them is of use without the others; else empty. They "
@@ -54,7 +56,7 @@ def reflect_schema(
     cited = _some_of(ids)
     pattern = object_schema({"name": TEXT, "cause": TEXT, "trajectory_ids": cited})
     edit = _edit({"pattern": TEXT, "rationale": TEXT, "trajectory_ids": cited}, files, grouped=True)
-    short: dict[str, JsonValue] = {"description": _MINIMAL, **_array(edit), "maxItems": 1}
+    short: dict[str, JsonValue] = {"description": _MINIMAL, **_array(edit), "maxItems": WORDINGS}
     edits: dict[str, JsonValue] = {**_array(edit), "maxItems": 2 * most}  # a group counts as one
     body = object_schema({"job": TEXT, "patterns": _array(pattern), "edits": edits})
     body["properties"] = {
@@ -149,12 +151,13 @@ def reflection(skill: Skill, limits: SizeLimits, patch: Patch, most: int) -> Cal
     return read
 
 
-def _minimal(raw: Any, skill: Skill, limits: SizeLimits, patch: Patch) -> Edit | None:
-    """The minimal remedy of a reply, if there is one that can be used."""
+def _minimal(raw: Any, skill: Skill, limits: SizeLimits, patch: Patch) -> tuple[Edit, ...] | None:
+    """The wordings of a reply's minimal remedy that can be used."""
     rows = raw if isinstance(raw, list) else [raw] if isinstance(raw, dict) else []
-    edits, _ = read_edits(rows[:1], patch.trajectory_ids, patch.source, 1)
-    kept, _ = _without_losses([whole_section(edit, skill) for edit in edits], skill)
-    return next((edit for edit in kept if not SkillBuilder(skill, limits).add(edit)), None)
+    edits, _ = read_edits(rows[:WORDINGS], patch.trajectory_ids, patch.source, WORDINGS)
+    alone = [whole_section(edit.model_copy(update={"group": ""}), skill) for edit in edits]
+    kept, _ = _without_losses(alone, skill)
+    return tuple(edit for edit in kept if not SkillBuilder(skill, limits).add(edit)) or None
 
 
 def _without_losses(edits: Sequence[Edit], skill: Skill) -> tuple[tuple[Edit, ...], tuple[Dropped, ...]]:

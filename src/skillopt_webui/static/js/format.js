@@ -135,8 +135,6 @@ export function eventLine(e) {
       return `${at}a part of the candidate (${e.edits} edits) at the gate: ${verdictMark[e.decision]}`;
     case "edits_carried":
       return `${at}${e.edits} edits broke nothing and are carried (${e.pending} pending)`;
-    case "raced":
-      return `${at}on ${e.candidates[0].items} training tasks: ${e.candidates.map((c) => `${c.name} ${c.score.toFixed(2)}`).join(", ")}`;
     case "replies_reused":
       return `${whole(e.replies)} replies of an earlier run are reused`;
     case "tracker_failed":
