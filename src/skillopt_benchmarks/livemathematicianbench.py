@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import random
 import string
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +31,7 @@ class ChoiceEnv(QAEnv):
 
     def __init__(self, config: EnvConfig) -> None:
         published = read_rows(config, ("choices", "label"))
-        self.warnings = giveaways([item for items in published.values() for item in items])
-        """Warnings that scores may be too high; `skillopt doctor` and a run's advice show them."""
-        shuffled = {split: [shuffle(item) for item in items] for split, items in published.items()}
-        super().__init__(config, shuffled)
+        super().__init__(config, {split: [shuffle(item) for item in items] for split, items in published.items()})
 
     def score(self, item: Item, output: str) -> Score:
         """Score by letter, or by a choice's whole text; `-1` and `1` are two choices, and `e` may be a number."""
@@ -81,35 +77,6 @@ def shuffle(item: Item) -> Item:
     return item.model_copy(
         update={"question": f"{item.question}\n\n{listed}", "answers": (answer,), "choices": lettered}
     )
-
-
-def giveaways(items: Sequence[Item]) -> list[str]:
-    """Rules that look at position or length alone and do better than chance, by more than luck explains."""
-    rules: dict[str, list[float]] = {}
-    chances = []
-    for item in items:
-        lengths = [len(str(text)) for text in item.get("choices")]
-        right = right_choice(item)
-        chances.append(1 / len(lengths))
-        for index in range(max(len(lengths), 2)):
-            name = f"choice {string.ascii_uppercase[index]} as published"
-            rules.setdefault(name, []).append(right == index)
-        for name, extreme in {"the longest choice": max(lengths), "the shortest choice": min(lengths)}.items():
-            hit = lengths[right] == extreme
-            rules.setdefault(name, []).append(hit / lengths.count(extreme))  # one of several equally long choices
-    shortcuts = []
-    for name, hits in rules.items():
-        chance = sum(chances) / len(chances)
-        share = sum(hits) / len(items)
-        if share > chance + 0.1 and _tail(round(sum(hits)), len(items), chance) < 0.001:
-            cure = "choices are shuffled, so this does not help" if "published" in name else "a skill may learn that"
-            shortcuts.append(f"always taking {name} is right in {share:.0%} of items, by chance {chance:.0%}: {cure}")
-    return shortcuts
-
-
-def _tail(hits: int, count: int, chance: float) -> float:
-    """The probability of at least this many hits by chance alone."""
-    return sum(math.comb(count, k) * chance**k * (1 - chance) ** (count - k) for k in range(hits, count + 1))
 
 
 def published(path: Path) -> Iterator[Item]:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -118,13 +117,10 @@ def try_check(task: MinedTask, each: Correction, *, kept: bool) -> CheckTrial:
 
 
 async def _score(scorer: Scorer, item: Item, output: str) -> Score:
-    if scorer.needs_workspace:
-        with tempfile.TemporaryDirectory() as folder:
-            workspace = Path(folder) / "workspace"
-            workspace.mkdir()
-            return await scorer.score_files(item, output, workspace)
-    value = scorer(item, output)
-    return await value if inspect.isawaitable(value) else value
+    with tempfile.TemporaryDirectory() as folder:
+        workspace = Path(folder) / "workspace"
+        workspace.mkdir()
+        return await scorer.score_files(item, output, workspace)
 
 
 def review_lines(tasks: Sequence[ReviewedTask]) -> list[str]:

@@ -23,7 +23,7 @@ from skillopt.tasks import is_shipped, open_env
 from skillopt.tasks.base import Env, Item, Score, check_splits, score_output
 from skillopt_benchmarks.alfworld import prepare as prepare_alfworld
 from skillopt_benchmarks.docvqa import DocVQAEnv
-from skillopt_benchmarks.livemathematicianbench import ChoiceEnv, giveaways, right_choice, shuffle
+from skillopt_benchmarks.livemathematicianbench import ChoiceEnv, right_choice, shuffle
 from skillopt_benchmarks.officeqa import match, passages, read_date
 from skillopt_benchmarks.searchqa import cut_context
 from skillopt_benchmarks.sources import prepare
@@ -159,6 +159,7 @@ def test_choices_are_shuffled_by_id_always_the_same_way_and_the_right_one_stays_
             right_choice(choice_item(1, wrong))
     with pytest.raises(UserError, match="all different"):
         shuffle(choice_item(1, "A", ["same", " Same.", "other"]))
+    assert shuffle(choice_item(1, "-1", ["1", "-1", "e"])).get("label") == "-1", "signs tell choices apart"
 
 
 def test_the_answer_counts_by_letter_or_text_and_two_letters_do_not() -> None:
@@ -172,26 +173,6 @@ def test_the_answer_counts_by_letter_or_text_and_two_letters_do_not() -> None:
 
     assert [hard(text) for text in (right, f"({right.lower()})", f"The answer is {right}.", texts[right])] == [1] * 4
     assert [hard(text) for text in (wrong, texts[wrong], f"{right} or {wrong}", "", "Z")] == [0] * 5
-
-
-def test_a_label_that_position_or_length_gives_away_is_warned_of(tmp_path: Path) -> None:
-    fair = [choice_item(n, "ABCDE"[n % 5], ["aaaa", "bbbb", "cccc", "dddd", "ffff"]) for n in range(60)]
-    assert giveaways(fair) == giveaways(fair[:3]) == []
-    assert shuffle(choice_item(1, "-1", ["1", "-1", "e"])).get("label") == "-1", "signs tell choices apart"
-    always_b = [choice_item(n, "B", ["aaaa", "bbbb", "cccc", "dddd", "ffff"]) for n in range(60)]
-    assert "choice B as published is right in 100%" in "".join(giveaways(always_b))
-    longest = [choice_item(n, "ABCDE"[n % 5], ["long and right" if k == n % 5 else "x" * (k + 1) for k in range(5)])
-               for n in range(60)]  # fmt: skip
-    assert "the longest choice is right in 100%" in "".join(giveaways(longest))
-    rows = [{"id": i.id, "question": i.question, "choices": list(i.get("choices")), "label": "B"} for i in always_b]
-    write_rows(tmp_path, {"train": rows[:30], "val": rows[30:45], "test": rows[45:]})
-    env = ChoiceEnv(EnvConfig(name="livemathematicianbench", split_dir=str(tmp_path)))
-    assert len(env.warnings) == 1
-    told = skillopt(
-        "doctor", "--offline", "--config", "configs/livemathematicianbench/mini.yaml", f"env.split_dir={tmp_path}"
-    )
-    assert "choice B as published" in " ".join((told.stdout + told.stderr).split())
-    assert mini("livemathematicianbench").warnings == []  # type: ignore[attr-defined]
 
 
 def test_livemathematicianbench_is_read_as_it_is_published(tmp_path: Path) -> None:

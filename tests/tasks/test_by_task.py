@@ -67,3 +67,16 @@ def test_a_rubric_is_judged_and_the_others_are_not(tmp_path: Path) -> None:
 def test_a_task_without_a_usable_scorer_is_refused_by_name(row: dict[str, object], tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"item '1-|unknown 'nothing'"):
         env(tmp_path, [ROWS[0], row])
+
+
+def test_files_are_looked_at_wherever_the_tasks_come_from(tmp_path: Path) -> None:
+    rows: list[dict[str, object]] = [*ROWS, {"scoring": "files", "expected": {"a.txt": "done"}, "workspace": {}}]
+    for split in ("train", "val", "test"):
+        (tmp_path / split).mkdir()
+        items = ({**row, "id": f"{split}-{n}", "question": f"{split} {n}"} for n, row in enumerate(rows))
+        (tmp_path / split / "items.json").write_text(json.dumps(list(items)))
+    opened = QAEnv(EnvConfig(split_dir=str(tmp_path), scoring="by_task"))
+    assert opened.scores_files
+    assert asyncio.run(score_output(opened, item(opened, "train-0"), "yes")).hard == 1
+    assert asyncio.run(score_output(opened, item(opened, "train-3"), "done")).feedback == "a.txt: is missing"
+    opened.close()

@@ -21,7 +21,7 @@ from skillopt.sim.env import SimEnv
 from skillopt.skill import Edit, Skill
 from skillopt.tasks import open_env
 from skillopt.tasks.base import Env, Episode, Item, Score
-from skillopt.tasks.judge import JudgeOptions, JudgeScorer, judged, setup_hash
+from skillopt.tasks.judge import JudgeOptions, JudgeScorer, setup_hash
 from skillopt.training.edits.update import update
 from skillopt.training.trainer import TrainingLoop
 from skillopt.view.diagnosis import with_verdict
@@ -81,7 +81,7 @@ class Letters(Env):
         return Episode(messages=messages, output=(await chat(messages)).text)
 
     async def judge(self, item: Item, output: str, ask: Any) -> Score:  # type: ignore[override]
-        return await judged(item, output, ask, rubric="It must be friendly.", pass_at=4)
+        return await JudgeScorer(JudgeOptions(rubric="It must be friendly.")).judge(item, output, ask)
 
 
 @pytest.mark.parametrize("analysts", [["exemplar"], ["llm"]])

@@ -168,7 +168,8 @@ class Agent(Protocol):
 
 
 class Scorer:
-    """Scores an output. If `needs_workspace`, it scores the files of the rollout instead (`score_files`)."""
+    """Scores an output. If `needs_workspace`, it scores the files of the rollout instead (`score_files`); that may be
+    known only after `check`."""
 
     needs_answers = noisy = needs_workspace = False
     fingerprint = description = ""
@@ -178,7 +179,9 @@ class Scorer:
         raise ScorerError("this scorer is asked in a rollout only")
 
     async def score_files(self, item: Item, output: str, workspace: Path) -> Score:
-        raise NotImplementedError
+        """The score of what a rollout left: of its output alone, unless this scorer looks at files."""
+        value = self(item, output)
+        return value if isinstance(value, Score) else await value
 
     judge: Callable[[Item, str, Judge], Awaitable[Score]] | None = None
     """Called instead of `__call__` if a model scores."""

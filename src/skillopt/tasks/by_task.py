@@ -18,7 +18,6 @@ class TaskScorer(Scorer):
     def __init__(self, config: EnvConfig, root: Path) -> None:
         self._config, self._root = config, root
         self._scorers: dict[str, Scorer] = {}
-        self.needs_workspace = _names_files(config, root)
         self.description = "Each task is scored in its own way."
 
     def scorer(self, item: Item) -> Scorer:
@@ -34,6 +33,7 @@ class TaskScorer(Scorer):
         if any(isinstance(scorer, JudgeScorer) for scorer in self._scorers.values()):
             self.judge = self._judged
         self.noisy = any(scorer.noisy for scorer in self._scorers.values())
+        self.needs_workspace = any(scorer.needs_workspace for scorer in self._scorers.values())
         self.fingerprint = "".join(f"{name}{scorer.fingerprint}" for name, scorer in self._scorers.items())
         ways = (f"{name}: {scorer.description}" for name, scorer in self._scorers.items())
         self.description = "Each task is scored in one of these ways. " + " ".join(ways)
@@ -58,11 +58,7 @@ class TaskScorer(Scorer):
         return self.scorer(item)(item, output)
 
     async def score_files(self, item: Item, output: str, workspace: Path) -> Score:
-        scorer = self.scorer(item)
-        if scorer.needs_workspace:
-            return await scorer.score_files(item, output, workspace)
-        value = scorer(item, output)
-        return value if isinstance(value, Score) else await value
+        return await self.scorer(item).score_files(item, output, workspace)
 
     async def _judged(self, item: Item, output: str, ask: Judge) -> Score:
         scorer = self.scorer(item)
@@ -78,14 +74,3 @@ class TaskScorer(Scorer):
 
 def _scoring(item: Item) -> str:
     return str((item.model_extra or {}).get("scoring") or "")
-
-
-def _names_files(config: EnvConfig, root: Path) -> bool:
-    """Does a task of the file have a check that looks at files? The env asks before the items are read."""
-    from skillopt.tasks.data import read_rows
-
-    file = Path(config.data)
-    if not config.data or not file.is_file():
-        return False
-    rows = (row for _, row in read_rows(file, any_names=True) if isinstance(row, dict))
-    return any(row.get("scoring") in {"files", "command"} for row in rows)

@@ -101,20 +101,15 @@ def _messages(prompt: str, item: Item, **shown: str | Sequence[str]) -> list[Mes
     return [{"role": "system", "content": prompt}, {"role": "user", "content": "\n".join(lines)}]
 
 
-async def judged(item: Item, output: str, ask: Judge, *, rubric: str, pass_at: int) -> Score:
-    """The score of an answer by a judge. hard: 1 from `pass_at` of 4 points on; soft: the points divided by 4. An empty
-    answer scores 0 and is not judged."""
-    options = JudgeOptions(rubric=rubric, pass_at=pass_at)
-    return score_of_samples(await samples_of(item, output, ask, options, options.rubric), pass_at)
-
-
 async def samples_of(item: Item, output: str, ask: Judge, options: JudgeOptions, rubric: Rubric) -> list[Judgement]:
+    """The judgements of an answer; an empty one is not judged."""
     if not output.strip():
         return [Judgement(0, "the answer is empty")]
     return [await _sample(item, output, ask, options, rubric) for _ in range(options.samples)]
 
 
 def score_of_samples(samples: Sequence[Judgement], pass_at: int) -> Score:
+    """hard: 1 from `pass_at` of 4 points on; soft: the points divided by 4."""
     points = fmean(sample.points for sample in samples)
     worst = min(samples, key=lambda sample: sample.points)
     said = "" if points >= TOP - _EPSILON else worst.reason[:1000]

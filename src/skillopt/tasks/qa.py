@@ -84,6 +84,7 @@ class QAEnv(Env):
             _refuse_own_scoring(loaded)
         taken = {split: take(items, options.limit.get(split)) for split, items in loaded.items()}
         self._splits = {split: with_image_hashes(items, root) for split, items in taken.items()}
+        self._scorer.check(self._splits)
         self.scores_files = self._scorer.needs_workspace
         everything = [item for items in self._splits.values() for item in items]
         self.workspaces = Workspaces(
@@ -96,7 +97,6 @@ class QAEnv(Env):
             self._agent = open_agent(config, self.workspaces, options.sandbox, root)
         self.problem = CANNOT if self.workspaces.used and isinstance(self._agent, OneReply) else ""
         self.turns = self._agent.turns
-        self._scorer.check(self._splits)
         self.noisy = self.noisy or self._scorer.noisy
         self.scoring = self.scoring or self._scorer.description
         self.fingerprint = self._agent.fingerprint + self._scorer.fingerprint + self.workspaces.fingerprint
