@@ -16,8 +16,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from skillopt.config import Config
-from skillopt_harvest.collect import SourceSelection
 from skillopt_harvest.harvest import HarvestFolder, harvest
+from skillopt_harvest.records import SourceSelection
 from support import transcripts
 from support.harvest_score import MiningScore, mining_score
 from support.planted_history import RULES, planted_history

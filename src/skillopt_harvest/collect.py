@@ -15,7 +15,7 @@ from pydantic import JsonValue
 from skillopt.errors import UserError
 from skillopt.record.files import file_digest, read_bytes
 from skillopt.skill.folder import NotAFileError
-from skillopt_harvest.records import AgentSession, FileState, HarvestedSource, HarvestState
+from skillopt_harvest.records import AgentSession, FileState, HarvestState, SourceSelection
 from skillopt_harvest.redact import Redactor
 from skillopt_harvest.sources import opencode
 from skillopt_harvest.sources.agents import AGENTS, is_subagent_file, plain
@@ -25,36 +25,6 @@ from skillopt_harvest.sources.traces import TRACES, read_traces
 
 SOURCES = (*AGENTS, "opencode", "plain", *TRACES, *EVALS)
 _HEAD = 4096
-
-
-@dataclass(frozen=True, kw_only=True)
-class SourceSelection:
-    """What the user named."""
-
-    source: str
-    path: Path | None = None
-    """A file or folder in place of the agent's own."""
-    project: Path | None = None
-    """Only sessions that worked in this folder, or below it."""
-    since: float = 0.0
-    """Only files that changed after this moment, in seconds since 1970."""
-    headless: bool = False
-    subagents: bool = False
-
-    def stored(self) -> HarvestedSource:
-        path, project = (str(each.resolve()) if each else "" for each in (self.path, self.project))
-        home = f"{Path.home()}/"
-        path, project = (re.sub(f"^{re.escape(home)}", "~/", text) for text in (path, project))
-        return HarvestedSource(
-            source=self.source, path=path, project=project, headless=self.headless, subagents=self.subagents
-        )
-
-    @staticmethod
-    def restored(stored: HarvestedSource) -> SourceSelection:
-        path, project = (Path(text).expanduser() if text else None for text in (stored.path, stored.project))
-        return SourceSelection(
-            source=stored.source, path=path, project=project, headless=stored.headless, subagents=stored.subagents
-        )
 
 
 @dataclass
@@ -84,7 +54,7 @@ class Collection:
 
     def _wanted(self, session: AgentSession) -> bool:
         project = self.selection.project
-        folder = self.redactor(str(project.resolve())) if project else ""
+        folder = self.redactor(str(project)) if project else ""
         elsewhere = bool(folder and session.cwd) and not f"{session.cwd}/".startswith(f"{folder}/")
         reasons = {
             "sub-agent runs": session.subagent and not self.selection.subagents,
@@ -166,8 +136,7 @@ class Collection:
         yield reading.whole()
         begin = reading.starts[0] if reading.starts else None
         where = {"offset": begin.offset, "line": begin.line - 1} if begin else {}
-        about = {name: getattr(reading, name) for name in ("cwd", "headless", "subagent", "forked")}
-        return start.model_copy(update={**where, **about, "session": reading.id, "skills": tuple(reading.skills)})
+        return start.model_copy(update={**where, **reading.facts, "session": reading.id})
 
 
 def _moment(text: JsonValue) -> str:
@@ -223,5 +192,5 @@ def _stat(path: Path) -> tuple[int, int]:
 def _of_project(path: Path, projects: Path, project: Path) -> bool:
     """Does a folder of transcripts belong to the project? Agents name it after the project's path, with dashes; only
     the sessions have the exact path."""
-    name = re.sub(r"[^A-Za-z0-9]", "-", str(project.resolve())).strip("-")
+    name = re.sub(r"[^A-Za-z0-9]", "-", str(project)).strip("-")
     return path.relative_to(projects).parts[0].strip("-").startswith(name)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from skillopt.config import Config
@@ -19,10 +21,9 @@ from skillopt.record.directory import RunDirectory
 from skillopt.record.files import read_json, read_jsonl, write_json, write_jsonl
 from skillopt.record.journal import Journal
 from skillopt.training.callers import make_callers, open_models
-from skillopt_harvest.collect import SOURCES, Collection, SourceSelection, selected_files
+from skillopt_harvest.collect import SOURCES, Collection, selected_files
 from skillopt_harvest.mine import find_corrections, group, without_copies
 from skillopt_harvest.mine_llm import find_with_model, group_with_model
-from skillopt_harvest.moments import moment
 from skillopt_harvest.records import (
     AgentSession,
     Correction,
@@ -30,10 +31,14 @@ from skillopt_harvest.records import (
     HarvestTasks,
     LastHarvest,
     MinedTask,
+    SourceSelection,
     TaskDecision,
 )
 from skillopt_harvest.redact import Redactor
 from skillopt_harvest.sources.evals import EVALS, read_evals
+
+_SPAN = re.compile(r"(\d{1,5})([hdw])")
+_SECONDS = {"h": 3600, "d": 86400, "w": 604800}
 
 
 @dataclass(frozen=True)
@@ -128,7 +133,7 @@ def harvest(
     folder, run = HarvestFolder(root), RunDirectory(root)
     selected_files(selection)
     with run.held(private=True):
-        began, this = time.time(), selection.stored()
+        began, this = time.time(), selection.model_copy(update={"since": 0.0})
         state, redactor = folder.read_state(), Redactor()
         collection = Collection(selection, state, redactor)
         earlier = folder.read_tasks().tasks if folder.tasks.exists() else ()
@@ -198,10 +203,25 @@ def selections(folder: HarvestFolder, named: SourceSelection, since: str) -> lis
     state = folder.read_state()
     last = {each.of: each.began for each in state.sources}
     if named.source:
-        return [replace(named, since=moment(since, last.get(named.stored(), 0.0 if last else state.last)))]
+        began = moment(since, last.get(named, 0.0 if last else state.last))
+        return [named.model_copy(update={"since": began})]
     if since != "last" or not last:
         raise UserError(f"--source: is missing; name one of {', '.join(SOURCES)}")
-    return [replace(SourceSelection.restored(of), since=began) for of, began in last.items()]
+    return [of.model_copy(update={"since": began}) for of, began in last.items()]
+
+
+def moment(text: str, last: float) -> float:
+    """`30d`, `12h`, `2w`, a day such as 2026-01-31, or `last`: seconds since 1970; 0 without any."""
+    if not text:
+        return 0.0
+    if text == "last":
+        return last
+    if span := _SPAN.fullmatch(text):
+        return time.time() - int(span[1]) * _SECONDS[span[2]]
+    try:
+        return datetime.fromisoformat(text).astimezone().timestamp()
+    except ValueError:
+        raise UserError(f"--since: '{text}' must be a span such as 30d, a day such as 2026-01-31, or last") from None
 
 
 def mining_config(model: str, overrides: Sequence[str], *, local: bool) -> Config | None:

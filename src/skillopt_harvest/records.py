@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Literal
+from pathlib import Path
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, PlainSerializer
 
 from skillopt.record.base import Document, Record
 from skillopt.tasks.check_fields import MinedCheck
@@ -32,11 +33,9 @@ class SessionTurn(Record):
         return "\n".join([self.text, *self.tools]).strip()
 
 
-class AgentSession(Record):
-    """One session, or a part of a long one."""
+class SessionFacts(Record):
+    """What a transcript says about its session."""
 
-    source: str
-    id: str
     cwd: str = ""
     headless: bool = False
     subagent: bool = False
@@ -44,6 +43,13 @@ class AgentSession(Record):
     """Begins with a copy of another session, at times of its own."""
     skills: tuple[str, ...] = ()
     """Names of the skills that were loaded."""
+
+
+class AgentSession(SessionFacts):
+    """One session, or a part of a long one."""
+
+    source: str
+    id: str
     turns: tuple[SessionTurn, ...]
 
 
@@ -109,8 +115,8 @@ class MinedTask(Record):
         return self.written or self.sessions >= 2
 
 
-class FileState(Record):
-    """The position at which the next read of a file begins."""
+class FileState(SessionFacts):
+    """The position at which the next read of a file begins, and what was known of its session there."""
 
     size: int
     mtime_ns: int
@@ -120,26 +126,37 @@ class FileState(Record):
     offset: int = 0
     line: int = 0
     session: str = ""
-    cwd: str = ""
-    headless: bool = False
-    subagent: bool = False
-    forked: bool = False
-    skills: tuple[str, ...] = ()
 
 
-class HarvestedSource(Record):
-    """A source that `--since last` reads again. Paths begin with `~` if they are in the home folder, since its name may
-    be a person's."""
+def _below_home(path: Path | None) -> str:
+    """Paths are stored with `~` if they are in the home folder, since its name may be a person's."""
+    home = Path.home()
+    return str(Path("~", path.relative_to(home)) if path and path.is_relative_to(home) else path or "")
+
+
+UserPath = Annotated[
+    Path | None,
+    BeforeValidator(lambda path: Path(path).expanduser().resolve() if path else None),
+    PlainSerializer(_below_home),
+]
+
+
+class SourceSelection(Record):
+    """What the user named; `--since last` reads it again."""
 
     source: str
-    path: str = ""
-    project: str = ""
+    path: UserPath = None
+    """A file or folder in place of the agent's own."""
+    project: UserPath = None
+    """Only sessions that worked in this folder, or below it."""
     headless: bool = False
     subagents: bool = False
+    since: float = Field(default=0.0, exclude=True)
+    """Only files that changed after this moment, in seconds since 1970."""
 
 
 class LastHarvest(Record):
-    of: HarvestedSource
+    of: SourceSelection
     began: float
     """In seconds since 1970."""
 

@@ -120,8 +120,8 @@ def test_the_report_and_the_proposal_say_that_tasks_were_not_reviewed(work: Path
 
 
 def test_new_sessions_add_tasks_and_old_splits_and_decisions_stay(work: Path) -> None:
-    from skillopt_harvest.collect import SourceSelection
     from skillopt_harvest.harvest import harvest, mining_config
+    from skillopt_harvest.records import SourceSelection
 
     config = mining_config("sim:world", [], local=False)
     selection = SourceSelection(source="plain", path=work / "sessions.jsonl")
@@ -143,8 +143,8 @@ def test_new_sessions_add_tasks_and_old_splits_and_decisions_stay(work: Path) ->
 
 
 def test_decisions_edit_merge_and_mark_checks_that_cannot_tell(work: Path) -> None:
-    from skillopt_harvest.collect import SourceSelection
     from skillopt_harvest.harvest import harvest, mining_config
+    from skillopt_harvest.records import SourceSelection
 
     out = work / "harvest"
     harvest(
@@ -169,8 +169,8 @@ def test_decisions_edit_merge_and_mark_checks_that_cannot_tell(work: Path) -> No
 
 @pytest.mark.sandbox
 def test_a_mined_command_runs_only_after_it_was_kept_and_in_the_sandbox(work: Path) -> None:
-    from skillopt_harvest.collect import SourceSelection
     from skillopt_harvest.harvest import harvest, mining_config
+    from skillopt_harvest.records import SourceSelection
 
     out, trap = work / "harvest", work / "trap"
     harvest(

@@ -10,9 +10,9 @@ import pytest
 
 from skillopt.config import Config
 from skillopt.errors import Stopped, UserError
-from skillopt_harvest.collect import SourceSelection
 from skillopt_harvest.harvest import harvest, mining_config
 from skillopt_harvest.mine import is_correction
+from skillopt_harvest.records import SourceSelection
 from skillopt_harvest.redact import Redactor
 from skillopt_harvest.review import list_tasks
 from support import transcripts

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_harvest.collect import Collection, SourceSelection, selected_files
+from skillopt_harvest.collect import Collection, selected_files
 from skillopt_harvest.harvest import harvest
-from skillopt_harvest.records import AgentSession, HarvestState
+from skillopt_harvest.records import AgentSession, HarvestState, SourceSelection
 from skillopt_harvest.redact import Redactor
 from skillopt_harvest.sources import opencode as opencode_source
 from skillopt_harvest.sources.evals import read_evals
@@ -383,7 +383,7 @@ def test_a_large_folder_is_read_in_bounded_memory(tmp_path: Path) -> None:
     written = large_folder(tmp_path / "in", 150 << 20)
     program = (
         "import resource, sys; from pathlib import Path; from skillopt_harvest.harvest import harvest\n"
-        "from skillopt_harvest.collect import SourceSelection\n"
+        "from skillopt_harvest.records import SourceSelection\n"
         "used = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "before = used()\n"
         "report = harvest(Path(sys.argv[2]), SourceSelection(source='claude-code', path=Path(sys.argv[1])))\n"

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from skillopt_harvest.collect import SourceSelection
 from skillopt_harvest.harvest import harvest
-from skillopt_harvest.records import MinedCheck
+from skillopt_harvest.records import MinedCheck, SourceSelection
 from support import transcripts
 from support.webui import Ui, make_workspace, serving
 

@@ -41,9 +41,10 @@ def harvest(
     """Find tasks in sessions with coding agents, in traces and in evals."""
     if context.invoked_subcommand:
         return
-    from skillopt_harvest.collect import SourceSelection, selected_files
+    from skillopt_harvest.collect import selected_files
     from skillopt_harvest.harvest import HarvestFolder, mining_config, selections
     from skillopt_harvest.harvest import harvest as collect
+    from skillopt_harvest.records import SourceSelection
 
     folder = HarvestFolder(to)
     named = SourceSelection(source=source, path=path, project=project, headless=headless, subagents=subagents)

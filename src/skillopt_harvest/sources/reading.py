@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Literal
 
 from skillopt.skill.folder import open_regular
 from skillopt.tasks.nested import at
-from skillopt_harvest.records import AgentSession, SessionTurn, short_id
+from skillopt_harvest.records import AgentSession, SessionFacts, SessionTurn, short_id
 from skillopt_harvest.redact import Redactor
 
 LONGEST_LINE = 16 << 20
@@ -95,6 +95,11 @@ class Reading:
     message: tuple[str, int, int] = ("", 0, 0)
     """The name of the last message, and how many texts and tool calls of its turn come before it."""
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The fields of SessionFacts."""
+        return {name: getattr(self, name) for name in SessionFacts.model_fields} | {"skills": tuple(self.skills)}
+
     def name(self, session: Any) -> None:
         if isinstance(session, str) and session:
             self.id = session_id(session, self.redactor)
@@ -171,16 +176,7 @@ class Reading:
 
     def part(self) -> AgentSession:
         """The turns that have ended; the next part begins with the last of them."""
-        session = AgentSession(
-            source=self.source,
-            id=self.id,
-            cwd=self.cwd,
-            headless=self.headless,
-            subagent=self.subagent,
-            forked=self.forked,
-            skills=tuple(self.skills),
-            turns=tuple(self.turns),
-        )
+        session = AgentSession(source=self.source, id=self.id, turns=tuple(self.turns), **self.facts)
         self.turns = self.turns[-OVERLAP:]
         return session
 
