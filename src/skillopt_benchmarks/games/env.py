@@ -17,6 +17,7 @@ from skillopt.config import EnvConfig
 from skillopt.config.options import Options
 from skillopt.errors import UserError
 from skillopt.models.base import Message
+from skillopt.models.weights import cache_root
 from skillopt.skill import Skill
 from skillopt.tasks.base import Chat, Env, Episode, Item, Score
 from skillopt.tasks.images import safe_file
@@ -195,8 +196,7 @@ def read_action(reply: str, commands: Sequence[str]) -> str:
 
 def made_of(package: str, recipe: Recipe) -> Path:
     """The folder in the user's cache where the game of a recipe is kept."""
-    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(root) / "skillopt" / "games" / package / _hash(json.dumps(recipe, sort_keys=True).encode())
+    return cache_root() / "games" / package / _hash(json.dumps(recipe, sort_keys=True).encode())
 
 
 def _hash(content: bytes) -> str:
