@@ -159,7 +159,7 @@ def harvest(
         write_json(folder.tasks, HarvestTasks(miner=miner, tasks=tuple(tasks)))
         files = {**state.files, **collection.states}
         sources = (*(each for each in state.sources if each.of != this), LastHarvest(of=this, began=began))
-        write_json(folder.state, HarvestState(last=began, sources=sources, files=files, removed=dict(removed)))
+        write_json(folder.state, HarvestState(sources=sources, files=files, removed=dict(removed)))
     return HarvestReport(
         files=collection.files,
         sessions=len(collection.sessions),
@@ -200,11 +200,9 @@ async def _with_model(
 def selections(folder: HarvestFolder, named: SourceSelection, since: str) -> list[SourceSelection]:
     """The sources to read: the named one, or with `--since last` alone all sources of earlier harvests, each from its
     own last harvest on."""
-    state = folder.read_state()
-    last = {each.of: each.began for each in state.sources}
+    last = {each.of: each.began for each in folder.read_state().sources}
     if named.source:
-        began = moment(since, last.get(named, 0.0 if last else state.last))
-        return [named.model_copy(update={"since": began})]
+        return [named.model_copy(update={"since": moment(since, last.get(named, 0.0))})]
     if since != "last" or not last:
         raise UserError(f"--source: is missing; name one of {', '.join(SOURCES)}")
     return [of.model_copy(update={"since": began}) for of, began in last.items()]

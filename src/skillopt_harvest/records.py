@@ -164,8 +164,6 @@ class LastHarvest(Record):
 class HarvestState(Document):
     """`state.json`. Files are named by a checksum of their path."""
 
-    last: float = 0.0
-    """When the last harvest of any source began, in seconds since 1970."""
     sources: tuple[LastHarvest, ...] = ()
     files: dict[str, FileState] = Field(default={})
     removed: dict[str, int] = Field(default={})
