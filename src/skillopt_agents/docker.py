@@ -1,17 +1,15 @@
 """Docker, for tasks whose environment needs it: an image for each task, a container for each rollout.
 
-Nothing of this machine is mounted; files are copied in and out. A container is removed at the end of its rollout. One
-that a killed run left behind is removed by the next run, and ends by itself in any case.
+Nothing of this machine is mounted; files are copied in and out. A container is removed at the end of its rollout. If
+the run was killed, it ends by itself when the task's time limits are over.
 """
 
 from __future__ import annotations
 
 import asyncio
 import io
-import os
 import secrets
 import shutil
-import socket
 import subprocess
 import tarfile
 from collections.abc import AsyncIterator, Sequence
@@ -27,8 +25,6 @@ from skillopt.tasks.sandbox import SandboxResult
 from skillopt.tasks.workspace import WorkspaceStart, checked_name
 
 PREFIX = "skillopt-"
-LABEL = "skillopt.owner"
-"""Host and process of the run that a container belongs to."""
 SKILL_DIR = "/skillopt/skill"
 _ALSO = ("HOME", "XDG_RUNTIME_DIR", "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_CERT_PATH",
          "DOCKER_TLS_VERIFY")  # fmt: skip
@@ -132,20 +128,17 @@ class Docker:
 
     def __init__(self) -> None:
         self._locks: dict[tuple[asyncio.AbstractEventLoop, str], asyncio.Lock] = {}
-        self._swept = False
 
     @asynccontextmanager
     async def container(self, tag: str, context: Path, machine: Machine, life: float) -> AsyncIterator[Container]:
         """A fresh container, which is removed in any case; after `life` seconds it ends by itself."""
         async with self._locks.setdefault((asyncio.get_running_loop(), tag), asyncio.Lock()):
-            if not self._swept:
-                self._swept = True
-                await _sweep()
             await _build(tag, context, machine.build_timeout_sec)
         name = f"{PREFIX}{secrets.token_hex(8)}"
-        mine = ["--name", name, "--label", f"{LABEL}={socket.gethostname()}:{os.getpid()}"]
         try:
-            await _must("run", "-d", "--rm", *mine, *machine.options(), "--entrypoint", "sleep", tag, f"{life:.0f}")
+            await _must(
+                "run", "-d", "--rm", "--name", name, *machine.options(), "--entrypoint", "sleep", tag, f"{life:.0f}"
+            )
             workdir = (await _must("inspect", "--format", "{{.Config.WorkingDir}}", name)).stdout.strip()
             yield Container(name, workdir or "/")
         finally:
@@ -161,21 +154,6 @@ async def _build(tag: str, context: Path, seconds: float) -> None:
     if done.code:
         await _must("version")  # if Docker itself has stopped, the task is not to blame
         raise RefusedError(f"{context}: docker build fails:\n{_end(done.stderr or done.stdout, 10)}")
-
-
-async def _sweep() -> None:
-    """Remove containers of this machine's runs that were killed."""
-    form = '{{.ID}} {{.Label "' + LABEL + '"}}'
-    for line in (await _must("ps", "-a", "--filter", f"label={LABEL}", "--format", form)).stdout.splitlines():
-        container, _, owner = line.partition(" ")
-        host, _, process = owner.rpartition(":")
-        try:
-            os.kill(int(process), 0)
-        except ProcessLookupError:
-            if host == socket.gethostname():
-                await _call("rm", "-f", container)
-        except (ValueError, OSError):  # made by another program
-            continue
 
 
 async def _call(*words: str, seconds: float = 120) -> Finished:

@@ -136,7 +136,7 @@ class Collection:
         yield reading.whole()
         begin = reading.starts[0] if reading.starts else None
         where = {"offset": begin.offset, "line": begin.line - 1} if begin else {}
-        return start.model_copy(update={**where, **reading.facts, "session": reading.id})
+        return start.model_copy(update={**where, **dict(reading.facts), "session": reading.id})
 
 
 def _moment(text: JsonValue) -> str:

@@ -52,7 +52,6 @@ def run(words: list[str]) -> None:
     image = STATE / "images" / words[-2].replace(":", "_")
     for part in ("root", "start"):
         shutil.copytree(image, folder / part)
-    (folder / "owner").write_text(given["--label"].partition("=")[2])
     print(given["--name"])
 
 
@@ -126,9 +125,6 @@ def main(words: list[str]) -> None:
     elif verb == "inspect":
         box(rest[-1])
         print("true" if "Running" in rest[1] else "/app")
-    elif verb == "ps":
-        for folder in sorted((STATE / "containers").iterdir()):
-            print(folder.name, (folder / "owner").read_text())
     elif verb == "rm":
         shutil.rmtree(STATE / "containers" / rest[-1], ignore_errors=True)
     elif verb != "version":

@@ -96,9 +96,8 @@ class Reading:
     """The name of the last message, and how many texts and tool calls of its turn come before it."""
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """The fields of SessionFacts."""
-        return {name: getattr(self, name) for name in SessionFacts.model_fields} | {"skills": tuple(self.skills)}
+    def facts(self) -> SessionFacts:
+        return SessionFacts.model_validate(self, from_attributes=True)
 
     def name(self, session: Any) -> None:
         if isinstance(session, str) and session:
@@ -176,7 +175,7 @@ class Reading:
 
     def part(self) -> AgentSession:
         """The turns that have ended; the next part begins with the last of them."""
-        session = AgentSession(source=self.source, id=self.id, turns=tuple(self.turns), **self.facts)
+        session = AgentSession(source=self.source, id=self.id, turns=tuple(self.turns), **dict(self.facts))
         self.turns = self.turns[-OVERLAP:]
         return session
 
