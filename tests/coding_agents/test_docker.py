@@ -226,6 +226,11 @@ def test_tests_that_do_not_end_set_the_item_aside(docker: Path, tmp_path: Path) 
     assert containers(docker) == []
 
 
+def _pids(docker: Path) -> list[int]:
+    """Commands that run in containers."""
+    return [int(text) for file in docker.glob("containers/*/running") if (text := file.read_text())]
+
+
 def test_a_cancelled_rollout_leaves_no_container(docker: Path, tmp_path: Path) -> None:
     config = config_of(tasks(tmp_path))
     env = FoldersEnv(config.env)
@@ -234,9 +239,9 @@ def test_a_cancelled_rollout_leaves_no_container(docker: Path, tmp_path: Path) -
         callers, _, _ = make_callers(config, Journal(":memory:"), {"target": Worker("touch /app/begun; sleep 300")})
         chat = BoundChat(callers["target"], label="x", stage="rollout")
         rollout = asyncio.create_task(env.run(env.items("train")[0], Skill("Add."), chat))
-        while not list(docker.glob("containers/*/root/app/begun")):  # noqa: ASYNC110
+        while not (list(docker.glob("containers/*/root/app/begun")) and _pids(docker)):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
-        pids = [int(file.read_text()) for file in docker.glob("containers/*/running")]
+        pids = _pids(docker)
         rollout.cancel()
         with pytest.raises(asyncio.CancelledError):
             await rollout

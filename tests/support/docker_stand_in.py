@@ -72,6 +72,7 @@ def execute(words: list[str]) -> None:
     if "DIE" in argv[-1]:
         shutil.rmtree(folder)
         sys.exit(137)
+    running.unlink(missing_ok=True)  # of the command before
     workdir = folder / "root" / "app"
     env = {"PATH": os.environ["PATH"], **{key: inside(name, value) for key, value in variables.items()}}
     argv = [inside(name, word) for word in argv]
