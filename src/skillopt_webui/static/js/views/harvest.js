@@ -1,5 +1,5 @@
 // Harvested tasks: what was asked, what was rejected and corrected; keep, edit, drop and merge; then write the tasks file.
-import { h, put, tag, empty, errorBox, say, longText } from "../dom.js";
+import { h, put, longText, rowOf, rowBetween, stackOf, closeStack, empty, errorBox, say, tag } from "../dom.js";
 import { get, post } from "../api.js";
 
 const ORDER = { rule: 0, candidate: 1, kept: 2, dropped: 3 };
@@ -51,8 +51,8 @@ export async function harvestView(root, { query, signal }) {
   const skill = h("input", { placeholder: "Installed skill (optional)", "aria-label": "Installed skill" });
   put(
     root,
-    h("div", { class: "head" }, h("h1", {}, `Review of ${folder}`), rows.length > 1 && h("div", { class: "row" }, rows.map((row) => h("a", { href: `#/harvest?folder=${encodeURIComponent(row.folder)}` }, `${row.folder} (${row.waiting})`)))),
-    h("div", { class: "stack" }, wrong, list, h("div", { class: "row" }, skill, h("button", { class: "main", onclick: finish }, "Write the tasks file")), written),
+    h("div", { class: "head" }, h("h1", {}, `Review of ${folder}`), rows.length > 1 && rowOf(rows.map((row) => h("a", { href: `#/harvest?folder=${encodeURIComponent(row.folder)}` }, `${row.folder} (${row.waiting})`)))),
+    stackOf(wrong, list, rowOf(skill, h("button", { class: "main", onclick: finish }, "Write the tasks file")), written),
   );
   draw(await get(`/api/harvests/tasks?folder=${encodeURIComponent(folder)}`, signal));
 }
@@ -75,12 +75,10 @@ function card(task, tasks, decide) {
   return h(
     "section",
     { class: "panel pad stack tight", "aria-label": `Task ${task.id}` },
-    h("div", { class: "row between" }, h("h2", {}, task.rule, " ", tag(task.status, KIND[task.status])), h("span", { class: "dim small" }, `${task.id}, ${task.sessions} sessions${task.skill ? `, skill ${task.skill}` : ""}`)),
+    rowBetween(h("h2", {}, task.rule, " ", tag(task.status, KIND[task.status])), h("span", { class: "dim small" }, `${task.id}, ${task.sessions} sessions${task.skill ? `, skill ${task.skill}` : ""}`)),
     h("p", {}, `Check: ${task.check} `, h("code", {}, task.values.join(" | ")), task.unwanted.length > 0 && [" and not ", h("code", {}, task.unwanted.join(" | "))], " ", tried.length > 0 && tag(`tells ${apart} of ${tried.length} apart`, apart === tried.length ? "good" : "warn")),
-    h("details", {}, h("summary", {}, "The sessions' own words"), task.examples.map((each) => h("div", { class: "stack tight" }, h("p", { class: "dim small" }, `${each.source}:${each.session}:${each.line}-${each.last_line}`), part("Asked", each.request), part("Rejected", each.rejected), part("Correction", each.words), part("Then", each.corrected)))),
-    h(
-      "div",
-      { class: "row" },
+    h("details", {}, h("summary", {}, "The sessions' own words"), task.examples.map((each) => closeStack(h("p", { class: "dim small" }, `${each.source}:${each.session}:${each.line}-${each.last_line}`), part("Asked", each.request), part("Rejected", each.rejected), part("Correction", each.words), part("Then", each.corrected)))),
+    rowOf(
       ["keep", "drop"].map((action) => h("button", { "data-key": `${action}-${task.id}`, onclick: () => decide(task.id, action) }, action === "keep" ? "Keep" : "Drop")),
       h("button", { onclick: () => { writing.hidden = !writing.hidden; } }, "Edit"),
       into,
