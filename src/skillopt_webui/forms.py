@@ -6,6 +6,7 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import ClassVar, Literal, Union, get_args, get_origin
@@ -90,7 +91,9 @@ _KIND: dict[object, str] = {int: "integer", float: "number", bool: "switch", str
 _LIMITS = {"ge": "min", "le": "max", "gt": "above", "lt": "below"}
 
 
+@cache
 def schema() -> list[FormSection]:
+    """Made once: it parses the sources, which Python 3.11 cannot do in two threads at a time."""
     defaults = Config().model_dump(mode="json")
     return [FormSection(name=name, fields=list(_fields(name, type(keys), defaults[name]))) for name, keys in Config()]
 
