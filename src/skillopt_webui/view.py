@@ -17,8 +17,8 @@ from skillopt.record.step import EpochComparison, GateRecord, StepRecord
 from skillopt.record.summary import Summary
 from skillopt.record.trajectory import RolloutError, Trajectory
 from skillopt.skill import Skip
-from skillopt.view.billed import current_summary, paid_now
 from skillopt.view.curves import Curves, curves, guided_tokens
+from skillopt.view.diagnosis import current_summary, paid_now
 from skillopt.view.figures import MeasuredSkill, measured_skills
 from skillopt.view.ranking import ranking_words
 from skillopt.view.skill_diff import whole_text

@@ -74,9 +74,10 @@ export async function stepsTab(root, run, { query, signal }) {
   run.listeners.add((what) => {
     if (what !== "event") fill();
   });
+  const wanted = chosen;
   fill();
-  if (chosen) {
-    await show(chosen);
+  if (wanted) {
+    show(wanted); // not awaited: another step may be chosen meanwhile
     const at = run.data.steps.length - run.data.steps.findIndex((r) => r.step === chosen) - 1;
     pane.scrollTop = Math.max(0, at * 44 - pane.clientHeight / 2);
   }
