@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 from aiohttp import web
 from pydantic import Field
 
 from skillopt.errors import UserError
 from skillopt.record.base import Record
-from skillopt.record.run import Run
 from skillopt_webui import forms
 from skillopt_webui.alive import holder
 from skillopt_webui.allowed import check_allowed, problems, run_config
@@ -19,7 +16,6 @@ from skillopt_webui.places import find_config, find_run, listed_configs, shown
 from skillopt_webui.settings import PageSettings
 
 routes = Routes()
-_NUMBERED = re.compile(r"(.*-[0-9a-f]{8})(?:-(\d+))?\Z")
 _AT_RESUME = ("budget.max_usd", "budget.max_calls", "budget.max_tokens", "budget.max_minutes", "hardware.workers")
 """Keys that may change between a stop and a resume, and that the page offers."""
 
@@ -116,7 +112,6 @@ def resume(call: Call[ResumeBody]) -> LaunchStatus:
     run = call.run
     if holder(run.root):
         raise UserError("someone is working on this run already")
-    check_newest(run)
     yaml = run_config(run, call.settings)
     overrides = [f"env.output_root={quoted(str(run.root.parent.parent))}"]
     for key, text in call.wish.set.items():
@@ -126,11 +121,3 @@ def resume(call: Call[ResumeBody]) -> LaunchStatus:
     resuming = ["--resume"] if run.files.state.exists() else []  # one that ended in its first evaluation has no state
     title, name = f"resume {run.root.name}", run_name(call.args)
     return call.server.launches.start("train", title, yaml, [*resuming, *overrides], run=name).status(call.settings)
-
-
-def check_newest(run: Run) -> None:
-    """Refuse to continue a run if a newer one has the same name and config."""
-    if numbered := _NUMBERED.match(run.root.name):
-        following = run.root.with_name(f"{numbered[1]}-{int(numbered[2] or 1) + 1}")
-        if following.exists():
-            raise UserError(f"a newer run of the same config exists ({following.name}); only the newest can continue")

@@ -11,7 +11,7 @@ from skillopt.errors import UserError
 from skillopt.record.base import Record
 from skillopt.record.directory import RunDirectory
 from skillopt_harvest.dialog import edited
-from skillopt_harvest.records import CheckTrial, Correction, MinedTask, ReviewedTask, Status, TaskDecision
+from skillopt_harvest.records import ReviewedTask, TaskDecision
 from skillopt_harvest.review import decide, finish, list_tasks
 from skillopt_webui.answers import Body, Call, Routes
 from skillopt_webui.places import NotThereError, fits, readable, shown
@@ -34,17 +34,8 @@ class HarvestList(Record):
     rows: list[HarvestRow]
 
 
-class TaskCard(Record):
-    id: str
-    status: Status
+class TaskCard(ReviewedTask):
     sessions: int
-    rule: str
-    check: str
-    values: tuple[str, ...]
-    unwanted: tuple[str, ...]
-    skill: str
-    examples: tuple[Correction, ...]
-    trials: tuple[CheckTrial, ...]
 
 
 class HarvestPage(Record):
@@ -156,16 +147,5 @@ def _page(settings: PageSettings, name: str) -> HarvestPage:
 
 
 def _card(each: ReviewedTask) -> TaskCard:
-    task: MinedTask = each.task
-    return TaskCard(
-        id=task.id,
-        status=each.status,
-        sessions=task.sessions,
-        rule=task.rule,
-        check=task.check.kind,
-        values=task.check.values,
-        unwanted=task.check.unwanted,
-        skill=task.skill,
-        examples=task.occurrences[:_SHOWN],
-        trials=each.trials,
-    )
+    task = each.task.model_copy(update={"occurrences": each.task.occurrences[:_SHOWN]})
+    return TaskCard(task=task, status=each.status, trials=each.trials, sessions=each.task.sessions)

@@ -14,7 +14,7 @@ from skillopt.record.run import Run
 from skillopt.skill import FILE, Skill
 from skillopt.skill.folder import write_folder
 from skillopt.tasks.base import SPLITS
-from skillopt.view.billed import paid_now
+from skillopt.view.diagnosis import paid_now
 from skillopt.view.runs_table import side_of
 from skillopt.view.skill_diff import whole_text
 from skillopt_webui import forms, view

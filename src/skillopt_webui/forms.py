@@ -6,13 +6,16 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
-from typing import ClassVar
+from types import NoneType, UnionType
+from typing import ClassVar, Literal, Union, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, Field, JsonValue
+from pydantic import Field, JsonValue
 
 from skillopt.config import Config
+from skillopt.config.sections import Section
 from skillopt.config.shipped import FOLDERS, ROOTS
 from skillopt.config.tree import Loader, parse_yaml, read_tree
 from skillopt.errors import UserError
@@ -84,60 +87,35 @@ class CheckedConfig(Record):
     valid: bool = False
 
 
-class _Schema(BaseModel):
-    """A part of the config's JSON schema."""
-
-    properties: dict[str, _Schema] = {}
-    ref: str = Field(default="", alias="$ref")
-    defs: dict[str, _Schema] = Field(default={}, alias="$defs")
-    all_of: list[_Schema] = Field(default=[], alias="allOf")
-    any_of: list[_Schema] = Field(default=[], alias="anyOf")
-    type: str = ""
-    enum: list[JsonValue] | None = None
-    description: str = ""
-    min: Number | None = Field(default=None, alias="minimum")
-    max: Number | None = Field(default=None, alias="maximum")
-    above: Number | None = Field(default=None, alias="exclusiveMinimum")
-    below: Number | None = Field(default=None, alias="exclusiveMaximum")
-
-    def resolved(self, whole: _Schema) -> _Schema:
-        """References followed; a field's default and description stay with the caller's copy."""
-        if self.ref:
-            return whole.defs[self.ref.rpartition("/")[2]]
-        return self.all_of[0].resolved(whole) if len(self.all_of) == 1 else self
+_KIND: dict[object, str] = {int: "integer", float: "number", bool: "switch", str: "text"}
+_LIMITS = {"ge": "min", "le": "max", "gt": "above", "lt": "below"}
 
 
-_KIND = {"integer": "integer", "number": "number", "boolean": "switch", "string": "text"}
-
-
+@cache
 def schema() -> list[FormSection]:
-    whole, defaults = _Schema.model_validate(Config.model_json_schema()), Config().model_dump(mode="json")
-    return [
-        FormSection(name=name, fields=list(_fields(name, section.resolved(whole), whole, defaults[name])))
-        for name, section in whole.properties.items()
-    ]
+    """Made once: it parses the sources, which Python 3.11 cannot do in two threads at a time."""
+    defaults = Config().model_dump(mode="json")
+    return [FormSection(name=name, fields=list(_fields(name, type(keys), defaults[name]))) for name, keys in Config()]
 
 
-def _fields(prefix: str, section: _Schema, whole: _Schema, defaults: Settings) -> Iterator[FormField]:
-    for key, raw in section.properties.items():
-        field, dotted, default = raw.resolved(whole), f"{prefix}.{key}", defaults[key]
-        if field.properties and isinstance(default, dict):
-            yield from _fields(dotted, field, whole, default)
-            continue
-        options = [option.resolved(whole) for option in raw.any_of or [raw]]
-        real = [option for option in options if option.type != "null"]
-        shown = real[0] if len(real) == 1 else _Schema()
+def _fields(name: str, section: type[Section], defaults: Settings) -> Iterator[FormField]:
+    meanings = section.meanings()
+    for key, field in section.model_fields.items():
+        options = (
+            get_args(field.annotation) if get_origin(field.annotation) in {Union, UnionType} else [field.annotation]
+        )
+        real = [option for option in options if option is not NoneType]
+        shown = real[0] if len(real) == 1 else None
+        choices = list(get_args(shown)) if get_origin(shown) is Literal else None
+        limits = {limit: getattr(part, limit) for part in field.metadata for limit in _LIMITS if hasattr(part, limit)}
         yield FormField(
-            key=dotted,
-            doc=" ".join((raw.description or field.description).split()),
-            default=default,
-            kind="choice" if shown.enum else _KIND.get(shown.type, "yaml"),
+            key=f"{name}.{key}",
+            doc=" ".join(meanings.get(key, "").split()),
+            default=defaults[key],
+            kind="choice" if choices else _KIND.get(shown, "yaml"),
             nullable=len(real) < len(options),
-            choices=shown.enum,
-            min=shown.min,
-            max=shown.max,
-            above=shown.above,
-            below=shown.below,
+            choices=choices,
+            **{_LIMITS[limit]: value for limit, value in limits.items()},
         )
 
 

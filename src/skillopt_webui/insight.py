@@ -16,8 +16,8 @@ from skillopt.record.run import Run
 from skillopt.record.summary import Gain, PlanFigures
 from skillopt.skill import FILE, Entry
 from skillopt.statistics import gain_interval, permutation_p
-from skillopt.view.billed import current_summary
 from skillopt.view.blame import BlamedLine, blame_run
+from skillopt.view.diagnosis import current_summary
 from skillopt.view.failures import FailureGroup, failure_groups, lead
 from skillopt.view.figures import CostRow, cost_rows, dropped, funnel, stage_seconds
 from skillopt.view.skill_diff import file_line

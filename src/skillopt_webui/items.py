@@ -258,7 +258,7 @@ def _trajectories(folder: Run) -> list[Trajectory]:
 def _sides(result: Result) -> dict[str, str]:
     """The beginning of a side's ids, and its name."""
     if isinstance(result, Comparison):
-        return {"compare-a": "left", "compare-b": "right"}
+        return {"compare-base": "left", "compare-skill": "right"}
     return {"base": "base", "skill": "skill"} if isinstance(result, CheckResult) else {"eval": "score"}
 
 

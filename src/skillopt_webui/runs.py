@@ -20,8 +20,8 @@ from skillopt.record.directory import RunDirectory
 from skillopt.record.run import Labels, Run, Settings
 from skillopt.record.status import ending, status_of
 from skillopt.statistics import seeds_interval
-from skillopt.view.billed import current_summary
 from skillopt.view.curves import Point, curves
+from skillopt.view.diagnosis import current_summary
 from skillopt.view.run_rows import RunRow, with_figures
 from skillopt_webui import view
 from skillopt_webui.alive import holders

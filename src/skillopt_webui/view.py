@@ -13,12 +13,12 @@ from skillopt.record.events import EventRow, Live
 from skillopt.record.journal import OptimizerExchange
 from skillopt.record.run import Labels, Run, Settings
 from skillopt.record.status import ending, remedy, status_of
-from skillopt.record.step import BatchDigest, EpochComparison, GateRecord, StepRecord
+from skillopt.record.step import EpochComparison, GateRecord, StepRecord
 from skillopt.record.summary import Summary
 from skillopt.record.trajectory import RolloutError, Trajectory
 from skillopt.skill import Skip
-from skillopt.view.billed import current_summary, paid_now
 from skillopt.view.curves import Curves, curves, guided_tokens
+from skillopt.view.diagnosis import current_summary, paid_now
 from skillopt.view.figures import MeasuredSkill, measured_skills
 from skillopt.view.ranking import ranking_words
 from skillopt.view.skill_diff import whole_text
@@ -179,8 +179,6 @@ class StepPage(Record):
     aggregate: EditPool
     ranked: list[RankedEdit]
     skipped: tuple[Skip, ...]
-    gate: GateRecord | None
-    digest: BatchDigest
     tables: StepTables
 
 
@@ -195,8 +193,6 @@ def step(run: Run, number: int) -> StepPage:
         aggregate=run.pool(number),
         ranked=[RankedEdit(**dict(row), said=said) for row, said in zip(selection.ranked, words, strict=True)],
         skipped=selection.skipped,
-        gate=run.gate(number),
-        digest=run.batch(number),
         tables=step_tables(run, number),
     )
 

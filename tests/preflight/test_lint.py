@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillopt.config import Config
-from skillopt.preflight.lint import Finding, lint
-from skillopt.preflight.scripts import parse_trouble
+from skillopt.preflight.lint import Finding, lint, parse_trouble
 from skillopt.record.source import Source, on_disk
 from support import REPO, ends_within
 from support.checking import here

@@ -36,11 +36,11 @@ def test_tasks_are_listed_tried_decided_on_and_written(ui: Ui) -> None:
     found = ui.get("/api/harvests/tasks?folder=harvest")["tasks"]
     assert {task["status"] for task in found} == {"rule"}
     assert all(trial["rejected_fails"] and trial["corrected_passes"] for task in found for trial in task["trials"])
-    first, second = (task["id"] for task in found)
+    first, second = (card["task"]["id"] for card in found)
 
     def said(**wish: str) -> dict[str, str]:
         answer = ui.post("/api/harvests/decide", {"folder": "harvest", **wish})
-        return {task["id"]: task["status"] for task in answer["tasks"]}
+        return {card["task"]["id"]: card["status"] for card in answer["tasks"]}
 
     assert ui.post("/api/harvests/finish", {"folder": "harvest"}) == {"files": []}
     assert said(task=first, action="drop") == {first: "dropped", second: "rule"}
@@ -59,11 +59,11 @@ def test_tasks_are_listed_tried_decided_on_and_written(ui: Ui) -> None:
 
 @pytest.mark.slow
 def test_no_command_is_run_for_the_page_and_nothing_outside_of_the_folders_is_reached(ui: Ui, tmp_path: Path) -> None:
-    marker, first = tmp_path / "ran", ui.get("/api/harvests/tasks?folder=harvest")["tasks"][0]["id"]
+    marker, first = tmp_path / "ran", ui.get("/api/harvests/tasks?folder=harvest")["tasks"][0]["task"]["id"]
     check = MinedCheck(kind="command", values=("touch", str(marker)))
     wish = {"task": first, "action": "edit", "text": f"command={' '.join(check.values)}"}
     answer = ui.post("/api/harvests/decide", {"folder": "harvest", **wish})
-    assert next(task for task in answer["tasks"] if task["id"] == first)["check"] == "command"
+    assert next(card["task"] for card in answer["tasks"] if card["task"]["id"] == first)["check"]["kind"] == "command"
     assert not marker.exists()
     (ui.workspace / "harvest").rename(tmp_path / "outside")
     (ui.workspace / "link").symlink_to(tmp_path / "outside")

@@ -209,7 +209,10 @@ def test_a_measurement_says_what_was_measured(world: World) -> None:
     )
     until(lambda: world.ui.get(f"/api/launches/{launch['id']}")["code"] is not None)
     written = world.ui.get(f"/api/launches/{launch['id']}")["written"]
-    result = world.ui.get(f"/api/measured/{written}")["result"]
+    found = world.ui.get(f"/api/measured/{written}")
+    result, pairs = found["result"], [row["scores"] for row in found["table"]["rows"]]
+    means = [sum(pair[side] for pair in pairs) / len(pairs) for side in (0, 1)]
+    assert means == pytest.approx([result["a"]["score"], result["b"]["score"]]), "each item has both sides"
     assert Path(first).name == Path(second).name == "best_skill.md", "a file's name alone would not tell them apart"
     with open_page(f"{world.ui.url}#/measured/{written}", width=1024, forgives=GONE) as page:
         page.get_by_text(result["verdict"]).wait_for()

@@ -1,7 +1,8 @@
-"""Measuring skills: eval, compare, ablate."""
+"""Measuring skills: eval, compare, ablate, prune, route, probe; and the judge of a config."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,11 +17,16 @@ from skillopt.cli.app import (
     app,
     load_config,
     measured,
+    print_json,
     show,
 )
 
 if TYPE_CHECKING:
     from skillopt.config import Config
+
+
+judge_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Compare a judge with people's grades.")
+app.add_typer(judge_app, name="judge", rich_help_panel="Measure skills")
 
 
 @app.command("eval")
@@ -120,3 +126,124 @@ def config_of(run: Path, overrides: list[str] | None, max_calls: int | None, com
     if config.identity() != own.identity():
         raise UserError(f"{command}: only the budget, the hardware and paths may differ from the run's own config")
     return config
+
+
+@app.command()
+def prune(
+    run: RunArgument,
+    overrides: Overrides = None,
+    margin: Annotated[float, typer.Option("--margin", min=0, max=1, help="How much lower the score may be.")] = 0.05,
+    repeats: Annotated[
+        int | None, typer.Option("--repeats", min=1, help="Samples of each item in the ablation; 1 or, if noisy, 3.")
+    ] = None,
+    trials: Annotated[int, typer.Option("--trials", min=1, max=12, help="At most this many shorter skills.")] = 5,
+    max_calls: Annotated[int | None, typer.Option("--max-calls", min=1, help="Stop after this many calls.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan.")] = False,
+) -> None:
+    """Write the best skill without the rules that earn nothing, if it is no worse without them. best_skill.md stays.
+
+    Exit codes: 0 pruned, or nothing to prune; 1 the last shorter skill is worse; 4 cannot tell; 2 and 3 as for every
+    command.
+    """
+    from skillopt.measure.prune import plan
+    from skillopt.measure.prune import prune as run_pruning
+    from skillopt.preflight.plan import is_deterministic
+    from skillopt.record.directory import RunDirectory
+    from skillopt.view.measured_tables import pruning_lines
+
+    config, directory = config_of(run, overrides, max_calls, "prune"), RunDirectory(run)
+    if dry_run:
+        noisy = not is_deterministic(config, "target")
+        most = plan(directory, config, noisy_target=noisy, repeats=repeats, trials=trials)
+        print(
+            f"Ablation: {most.rules} rules on {most.items} validation items, at most {most.ablation:,} rollouts.\n"
+            f"Then at most {trials} shorter skills against the best one, about {most.trials:,} rollouts at most.\n"
+            "Replies in the journal cost nothing. No call was made."
+        )
+        return
+    result = measured(
+        config,
+        lambda heard: run_pruning(directory, config, margin=margin, repeats=repeats, trials=trials, listeners=[heard]),
+    )
+    show(result.verdict, *pruning_lines(result), f"Written: {result.path}")
+    raise typer.Exit(result.exit_code)
+
+
+@app.command()
+def route(
+    library: Annotated[Path, typer.Argument(metavar="SKILLS", help="Folder of Agent Skills packages.")],
+    config: ConfigOption,
+    overrides: Overrides = None,
+    split: Annotated[str, typer.Option("--split", help="train, val or test.")] = "val",
+    target_model: TargetOption = "",
+    as_json: Annotated[bool, typer.Option("--json", help="The confusion matrix as JSON.")] = False,
+) -> None:
+    """Show which skill of a library an agent loads for which request. The config's tasks are requests whose answer is
+    a skill's name, or none."""
+    from skillopt.measure.routing import route as run_routing
+    from skillopt.view.measured_tables import routing_lines, routing_table
+
+    loaded = load_config(config, overrides, target_model)
+    result = measured(loaded, lambda heard: run_routing(loaded, library, split=split, listeners=[heard]), quiet=as_json)
+    if as_json:
+        return print_json(result.model_copy(update={"path": None}))
+    return show(result.verdict, *routing_table(result.confusion), *routing_lines(result), f"Written: {result.path}")
+
+
+@app.command(rich_help_panel="Begin")
+def probe(
+    config: ConfigOption,
+    overrides: Overrides = None,
+    target_model: TargetOption = "",
+    items: Annotated[int, typer.Option("--items", min=1, help="How many training tasks to try.")] = 12,
+    samples: Annotated[int, typer.Option("--samples", min=1, help="Samples of each task.")] = 4,
+    as_json: Annotated[bool, typer.Option("--json", help="Print probe.json.")] = False,
+) -> None:
+    """Ask a dozen training tasks, to see whether there is anything to learn for this target."""
+    from skillopt.measure.probe import plan_probe
+    from skillopt.measure.probe import probe as run_probe
+    from skillopt.tasks import using_env
+    from skillopt.training.initial import initial_of
+    from skillopt.view.measured_tables import probe_lines, probe_plan_line
+
+    loaded = load_config(config, overrides, target_model)
+    skill = initial_of(loaded)
+    with using_env(loaded) as env:
+        print(
+            probe_plan_line(plan_probe(loaded, env, skill, items=items, samples=samples)), file=sys.stderr, flush=True
+        )
+    result = measured(
+        loaded, lambda heard: run_probe(loaded, skill, items=items, samples=samples, listeners=[heard]), quiet=as_json
+    )
+    if as_json:
+        return print_json(result)
+    return show(*probe_lines(result), f"Written: {result.path}")
+
+
+@judge_app.command()
+def calibrate(
+    config: ConfigOption,
+    graded: Annotated[
+        Path, typer.Option("--graded", help="Answers with grades: question, output, grade (.jsonl, .json, .csv).")
+    ],
+    overrides: Overrides = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Output file; unless set, judge_calibration.json next to the config.")
+    ] = None,
+    top: Annotated[float, typer.Option("--top", min=0.01, help="The best grade that a person gives.")] = 1.0,
+    repeats: Annotated[int, typer.Option("--repeats", min=2, max=20, help="Judgements of each answer.")] = 3,
+) -> None:
+    """Judge answers that people have graded: agreement, biases and noise. A training reads the record."""
+    import asyncio
+
+    from skillopt.config.tree import CALIBRATION
+    from skillopt.errors import UserError
+    from skillopt.measure.calibrate import calibrate as run_calibration
+    from skillopt.view.measured_tables import calibration_lines
+
+    target = out or config.parent / CALIBRATION
+    if not target.parent.is_dir():
+        raise UserError(f"--out: {target.parent} is not a folder; create it, or name another file")
+    loaded = load_config(config, [*(overrides or []), "models.judge_calibration="])
+    record = asyncio.run(run_calibration(loaded, graded, target, top=top, repeats=repeats))
+    show(record.verdict, *calibration_lines(record), f"Written: {target}")

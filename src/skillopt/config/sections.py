@@ -6,7 +6,7 @@ import inspect
 import itertools
 import math
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationInfo, field_validator
 
@@ -43,11 +43,6 @@ def _one_of(name: str, ours: Iterable[str], kind: str) -> str:
     return name
 
 
-def _add_meanings(schema: dict[str, Any], section: type[Section]) -> None:
-    for key, meaning in section.meanings().items():
-        schema["properties"][key]["description"] = meaning
-
-
 def attribute_docs(cls: type) -> dict[str, str]:
     """The docstring below each field, read from the source on demand (pydantic would read it at import)."""
     import ast
@@ -61,7 +56,7 @@ def attribute_docs(cls: type) -> dict[str, str]:
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_add_meanings)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     @classmethod
     def meanings(cls) -> dict[str, str]:

@@ -1,4 +1,5 @@
-"""The verdict on a training: whether the best skill is better on held-out tasks, and if not, what happened instead."""
+"""The verdict on a training: whether the best skill is better on held-out tasks, and if not, what happened instead.
+A run that is not finished has one with the costs of this moment."""
 
 from __future__ import annotations
 
@@ -16,8 +17,12 @@ from skillopt.measure.verdict import (
     spent_in,
     too_few,
 )
+from skillopt.models.budget import total_cost
+from skillopt.record.base import ByRole
 from skillopt.record.calibration import JudgeStanding
-from skillopt.record.run import Settings
+from skillopt.record.costs import Paid, bill, usage
+from skillopt.record.forecast import with_current_costs
+from skillopt.record.run import Run, Settings
 from skillopt.record.step import Evidence, StepRecord
 from skillopt.record.summary import Baselines, Summary
 from skillopt.tasks.splits import how_to_enlarge
@@ -113,6 +118,20 @@ def improved(record: StepRecord) -> bool:
     """Did this step, or the guidance at the end of its epoch, give a new version?"""
     guidance = record.epoch_end and record.epoch_end.slow_update
     return record.verdict == "accept" or bool(guidance and guidance.decision == "accept")
+
+
+def paid_now(run: Run) -> ByRole[Paid]:
+    """The costs in the run's journal at this moment."""
+    return usage(run.totals(), lambda total: total_cost(total, run.config.budget.prices))
+
+
+def current_summary(run: Run) -> Summary | None:
+    """A run's summary. For an unfinished run with the costs from its journal, since a killed run wrote none."""
+    summary = run.summary
+    if summary is None or summary.status == "finished":
+        return summary
+    current = with_current_costs(summary, bill(paid_now(run), summary.calls.from_journal))
+    return with_verdict(current, run.history, run.settings)
 
 
 def with_verdict(summary: Summary, history: Sequence[StepRecord], settings: Settings) -> Summary:

@@ -1,15 +1,18 @@
-"""The terminal output of ablations, comparisons, replicates, sweeps and transfers."""
+"""The terminal output of every measurement: ablations, comparisons, sweeps, probes, calibrations and others."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from skillopt.record.calibration import JudgeCalibration
+from skillopt.record.probe import Probe, ProbePlan, Replies
 from skillopt.record.pruning import Pruning
 from skillopt.record.results import AblatedPart, Ablation, Comparison, EvalSummary, Replication, Sweep, Transfer
 from skillopt.record.routing import Confusion, Routing
 from skillopt.tasks.data import shortened
 from skillopt.view.columns import table_lines
-from skillopt.view.text import chance, counted, ranged, score
+from skillopt.view.plan_lines import likely
+from skillopt.view.text import chance, clipped, counted, dollars, ranged, score
 
 VERDICTS = {
     "earns": "earns",
@@ -229,3 +232,66 @@ def sweep_lines(result: Sweep) -> list[str]:
         "The validation score of the best of many is partly luck; the test score is not."
     )
     return [*lines, f"Run: {best.run}"]
+
+
+def probe_plan_line(plan: ProbePlan) -> str:
+    cost = "unknown" if plan.usd is None else likely(plan.usd, dollars)
+    return f"Probe: {plan.calls:,} calls, {likely(plan.tokens)} tokens, {cost} (estimate)"
+
+
+def probe_lines(result: Probe) -> Iterator[str]:
+    """The finding first, then the evidence."""
+    yield result.sentence
+    yield f"Target {result.target}; {len(result.items)} training tasks of {result.benchmark}, {result.samples} samples"
+    rows = [("pass@1", f"{result.pass_1:.2f}")]
+    if result.samples > 1:
+        rows.append((f"pass@{result.samples}", f"{result.pass_any:.2f}"))
+    if result.with_form:
+        rows.append(("form shown", f"{result.with_form.right:.2f}"))
+    if result.majority:
+        rows.append((f"always {result.majority.answer!r}", f"{result.majority.score:.2f}"))
+    yield from table_lines(("", "solved"), rows, left=(0,))
+    yield f"Replies: {_unusable(result.plain)}" + (
+        f"; with the form shown: {_unusable(result.with_form)}" if result.with_form else ""
+    )
+    if result.set_aside:
+        yield f"Without a score: {', '.join(result.set_aside)} ({list(result.set_aside.values())[-1]})"
+    yield f"Paid: {result.paid.calls:,} calls, {result.paid.tokens.total:,} tokens, {dollars(result.paid.usd)}"
+
+
+def _unusable(replies: Replies) -> str:
+    return f"{replies.cut_off:.0%} cut off, {replies.unparsable:.0%} not of an answer's form"
+
+
+def calibration_lines(record: JudgeCalibration) -> list[str]:
+    length, position = record.length, record.position
+    span = f" (95 % interval {length.interval[0]:+.2f} to {length.interval[1]:+.2f})" if length.interval else ""
+    lines = [
+        f"Pass or fail: the same on {record.agreement:.0%} of {record.items} answers; "
+        f"Cohen's kappa {_figure(record.kappa)}",
+        f"Grades: Spearman rank correlation {_figure(record.spearman)}; the judge's mean is {record.excess:+.2f} from "
+        "people's",
+        f"Length: {length.difference:+.2f} more for the longer half than for the shorter{span}; {_bias(length.shown)}",
+    ]
+    if position:
+        lines.append(
+            f"Position: of {position.pairs} pairs, the first position won both orders {position.first} times, the "
+            f"second {position.second} times (p = {position.p:.3f}); {_bias(position.shown)}"
+        )
+    lines.append(
+        f"Noise: pass or fail flips in {record.flip_rate:.1%} of repeats; grades vary by {record.deviation:.3f} "
+        f"(standard deviation, {record.repeats} judgements per answer)"
+    )
+    if record.disagreements:
+        lines.append("Farthest from people:")
+    for each in record.disagreements:
+        lines.append(f"  {each.id}: person {each.person:.2f}, judge {each.judge:.2f}: {clipped(each.reason, 100)}")
+    return lines
+
+
+def _figure(value: float | None) -> str:
+    return "unknown: the grades never vary" if value is None else f"{value:.2f}"
+
+
+def _bias(shown: bool) -> str:
+    return "a bias" if shown else "no bias found"

@@ -15,9 +15,9 @@ from skillopt.record.summary import Summary
 from skillopt.record.trajectory import Trajectory
 from skillopt.skill import Entry, PatchLogError, Skill, replay
 from skillopt.training.edits.losses import lost_lines
-from skillopt.view.billed import current_summary
 from skillopt.view.blame import BlamedLine, best_version, blame, initial_skill
 from skillopt.view.curves import HeatMap, heat_map
+from skillopt.view.diagnosis import current_summary
 from skillopt.view.failures import FailureGroup, failure_groups
 from skillopt.view.figures import Figure, main_figures
 from skillopt.view.traces import item_name

@@ -11,7 +11,7 @@ from skillopt.record.base import Interval
 from skillopt.record.directory import RunDirectory
 from skillopt.record.run import Run
 from skillopt.record.summary import Summary
-from skillopt.view.billed import current_summary
+from skillopt.view.diagnosis import current_summary
 from skillopt.view.figures import total_usd
 
 

@@ -1,5 +1,5 @@
 // A person's rating and comment on an item or a line; kept in a file of the run.
-import { h, put, say } from "./dom.js";
+import { h, put, rowOf, button, say } from "./dom.js";
 import { get, post, of } from "./api.js";
 
 // about: {kind: "item" | "line", about: its id or text, split}
@@ -7,25 +7,17 @@ export function commentBox(run, about) {
   const box = h("section", { class: "comment stack tight", "aria-label": "Comment" });
   const text = h("textarea", { rows: 2, "aria-label": "Your comment", placeholder: "Your comment" });
   let rating = "";
-  const mark = (value, name) =>
-    h(
-      "button",
-      {
-        "data-key": `rate-${value}`,
-        "aria-pressed": String(rating === value),
-        onclick: () => {
-          rating = rating === value ? "" : value;
-          save();
-        },
-      },
-      name,
-    );
+  const mark = (value) => {
+    const rate = () => {
+      rating = rating === value ? "" : value;
+      save();
+    };
+    return button(value, rate, { "data-key": `rate-${value}`, "aria-pressed": String(rating === value) });
+  };
   const draw = () =>
     put(
       box,
-      h(
-        "div",
-        { class: "row" },
+      rowOf(
         mark("good", "good"),
         mark("bad", "bad"),
         h("button", { "data-key": "save-comment", onclick: save }, "Save comment"),

@@ -119,12 +119,47 @@ export function every(milliseconds, work, signal) {
   signal.addEventListener("abort", () => clearInterval(timer));
 }
 
-export function empty(title, ...says) {
-  return h("div", { class: "empty" }, h("h2", {}, title), ...says);
+// What views are made of.
+export const rowOf = (...children) => h("div", { class: "row" }, children);
+export const rowBetween = (...children) => h("div", { class: "row between" }, children);
+export const stackOf = (...children) => h("div", { class: "stack" }, children);
+export const closeStack = (...children) => h("div", { class: "stack tight" }, children);
+export const twoColumns = (...children) => h("div", { class: "two" }, children);
+export const panel = (title, ...children) => h("section", { class: "panel pad stack tight" }, title && h("h2", {}, title), children);
+// A panel whose content, mostly a table, reaches its edges; what is in `tools` is beside the title.
+export const sheet = (title, content, ...tools) =>
+  h("section", { class: "panel" }, h("div", { class: "row between pad" }, h("h2", {}, title), tools), content);
+export const fold = (title, ...children) => h("details", {}, h("summary", {}, title), children);
+export const bullets = (items, kind = "small") => h("ul", { class: kind }, items.map((item) => h("li", {}, item)));
+export const fieldOf = (id, label, ...inputs) => h("div", { class: "field" }, h("label", { for: id }, label), inputs);
+export const button = (text, onclick, props) => h("button", { ...props, onclick }, text);
+
+// A choice; `choices` are values, or pairs of a value and its text. `onpick` gets the new value.
+export function select(label, choices, chosen, onpick, props) {
+  const options = choices.map((c) => (Array.isArray(c) ? c : [c, c]));
+  const node = h("select", { "aria-label": label, ...props, onchange: () => onpick?.(node.value) });
+  return add(node, options.map(([value, text]) => h("option", { value, selected: String(value) === String(chosen) }, text)));
 }
+
+export function empty(title, ...says) {
+  const texts = says.map((part) => (typeof part === "string" ? h("p", {}, part) : part));
+  return h("div", { class: "empty" }, h("h2", {}, title), texts);
+}
+
+// In place of a view or a part of it that has nothing to show yet.
+export const emptyPanel = (title, ...says) => h("div", { class: "panel" }, empty(title, ...says));
 
 export function errorBox(error) {
   return h("div", { class: "error", role: "alert" }, h("b", {}, "That did not work. "), error.message || String(error));
+}
+
+// Work that a view waits for: what goes wrong is shown in `box`, unless the view was left.
+export async function attempt(box, work) {
+  try {
+    return await work();
+  } catch (error) {
+    if (error.name !== "AbortError") put(box, errorBox(error));
+  }
 }
 
 export function say(text, bad = false) {
@@ -204,6 +239,22 @@ export function dialog(kind, title, content, { foot, onclose } = {}) {
   document.body.append(box);
   box.showModal();
   return box;
+}
+
+// A dialog with two buttons: it closes when `work` is done, and shows why it could not be.
+export function question(title, content, yes, work, { no = "Cancel", kind = "main" } = {}) {
+  const wrong = h("div", {});
+  const go = (close) => async (event) => {
+    event.target.disabled = true;
+    await attempt(wrong, async () => {
+      await work();
+      close();
+    });
+    event.target.disabled = false;
+  };
+  return dialog("box", title, stackOf(content, wrong), {
+    foot: (close) => [button(no, close), button(yes, go(close), { class: kind })],
+  });
 }
 
 let pressed = false,

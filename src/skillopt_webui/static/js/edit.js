@@ -1,5 +1,5 @@
 // An edit: what it does, why, and the trajectories that support it.
-import { h, tag, longText } from "./dom.js";
+import { h, longText, rowOf, tag } from "./dom.js";
 
 export function editCard(edit, { state, reason, support, leak, merged, open } = {}) {
   const [kind, word] = state || ["", ""];
@@ -7,9 +7,7 @@ export function editCard(edit, { state, reason, support, leak, merged, open } = 
   return h(
     "article",
     { class: `edit ${kind}` },
-    h(
-      "div",
-      { class: "row" },
+    rowOf(
       tag(edit.op, "info"),
       edit.section && h("span", { class: "small" }, "in ", h("b", {}, edit.section)),
       word && tag(word, { in: "good", against: "bad", torn: "warn" }[kind] || "grey"),

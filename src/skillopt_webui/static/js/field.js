@@ -1,24 +1,16 @@
 // One key of the config: its input, its documentation, its range, and what is wrong with it.
-import { h, put } from "./dom.js";
+import { h, put, button, select } from "./dom.js";
 
 export function fieldRow(field, onchange, name) {
   const id = `f-${field.key}`,
     short = name || field.key.slice(field.key.indexOf(".") + 1);
   const wrong = h("div", { class: "wrong", id: `${id}-wrong`, role: "alert" });
-  const back = h(
-    "button",
-    {
-      class: "plain small",
-      hidden: true,
-      title: "Back to the default",
-      "aria-label": `${short}: back to the default`,
-      onclick: () => {
-        dirty = false;
-        onchange(null);
-      },
-    },
-    "default",
-  );
+  const preset = () => {
+    dirty = false;
+    onchange(null);
+  };
+  const about = { class: "plain small", hidden: true, title: "Back to the default", "aria-label": `${short}: back to the default` };
+  const back = button("default", preset, about);
   const input = control(field, id, (raw) => {
     dirty = true;
     onchange(raw);
@@ -53,28 +45,14 @@ export function fieldRow(field, onchange, name) {
 }
 
 function control(field, id, send) {
-  if (field.kind === "choice")
-    return h(
-      "select",
-      { id, onchange: (event) => send(event.target.value) },
-      field.choices.map((c) => h("option", { value: c }, c === "" ? "(as the endpoint likes)" : c)),
-    );
+  const choose = (choices) => select(null, choices, null, send, { id });
+  if (field.kind === "choice") return choose(field.choices.map((c) => [c, c === "" ? "(as the endpoint likes)" : c]));
   if (field.kind === "switch") {
-    const choices = field.nullable
-      ? [
-          ["", "the provider's default"],
-          ["true", "yes"],
-          ["false", "no"],
-        ]
-      : [
-          ["true", "yes"],
-          ["false", "no"],
-        ];
-    return h(
-      "select",
-      { id, onchange: (event) => send(event.target.value) },
-      choices.map(([v, t]) => h("option", { value: v }, t)),
-    );
+    const answers = [
+      ["true", "yes"],
+      ["false", "no"],
+    ];
+    return choose(field.nullable ? [["", "the provider's default"], ...answers] : answers);
   }
   if (field.kind === "yaml")
     return h("textarea", {
@@ -113,11 +91,8 @@ function flow(value) {
 }
 
 function limits(field) {
-  const parts = [];
-  if (field.min !== undefined) parts.push(`at least ${field.min}`);
-  if (field.above !== undefined) parts.push(`above ${field.above}`);
-  if (field.max !== undefined) parts.push(`at most ${field.max}`);
-  if (field.below !== undefined) parts.push(`below ${field.below}`);
+  const bounds = { "at least": field.min, above: field.above, "at most": field.max, below: field.below };
+  const parts = Object.entries(bounds).filter(([, bound]) => bound !== undefined).map(([word, bound]) => `${word} ${bound}`);
   const preset =
     field.default === null || field.default === "" || JSON.stringify(field.default) === "{}"
       ? ""

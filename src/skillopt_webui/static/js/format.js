@@ -83,69 +83,39 @@ export function gateLine(e) {
 
 const SKILLS = { initial: "initial skill", best: "best skill", no_skill: "empty skill", remeasured: "best skill, again," };
 
+// The words of each kind of event that is shown; `at` names its step.
+const EVENTS = {
+  run_started: (e) => {
+    if (e.finished) return "Already finished";
+    if (e.phase) return `Extended after step ${e.done}, to ${e.steps} steps in ${e.epochs} epochs`;
+    return e.resumed ? `Resumed after step ${e.done} of ${e.steps}` : `Began: ${e.steps} steps in ${e.epochs} epochs`;
+  },
+  ended_early: (e) => `Ended early, after step ${e.done} of ${e.steps}: ${e.reason}`,
+  evaluation_started: (e) => `Measuring the ${SKILLS[e.name] || "skill"} on ${e.items} ${e.split} items`,
+  evaluation_finished: (e) => `The ${SKILLS[e.name] || "skill"}: ${e.split} ${score(e.score)}`,
+  rollout_started: (e, at) => `${at}rollout of ${e.items} items`,
+  reflect_started: (e, at) => `${at}batch score ${score(e.score)}, reflecting`,
+  reflected: (e, at) => `${at}${e.edits} ${e.edits === 1 ? "edit" : "edits"} proposed`,
+  selected: (e, at) => `${at}${e.edits} selected at rate ${fixed(e.rate, 1)}${e.conflicts ? `, ${e.conflicts} in conflict` : ""}`,
+  gate_decided: (e, at) => `${at}${verdictMark[e.decision]}. ${gateLine(e)}`,
+  slow_update_started: (e) => `Epoch ${e.epoch}: slow update, version ${e.before} against ${e.after}`,
+  slow_update_finished: (e) => `Epoch ${e.epoch}: slow update ${e.gate.decision === "accept" ? "accepted" : e.gate.decision === "skipped" ? `without guidance (${e.lost || "unchanged"})` : "rejected"}`,
+  meta_skill_finished: (e) => `Epoch ${e.epoch}: ${e.lost ? `no new notes (${e.lost})` : "meta skill written"}`,
+  retrying: (e) => `${e.unmeasured ?? e.lost} of ${e.items} items could not be measured (${e.error}); trying again`,
+  advice: (e) => e.checks.length ? e.checks.map((c) => `${c.name}: ${c.says}`).join("; ") : null,
+  letters_opened: (e) => `${e.numbers.length === 1 ? "1 new letter" : `${e.numbers.length} new letters`}; ${e.waiting} wait for a reply`,
+  step_finished: (e, at) => `${at}finished`,
+  epoch_finished: (e) => `Epoch ${e.epoch}: finished`,
+  set_aside: (e) => `Set aside: ${Object.keys(e.items).join(", ")}`,
+  unmeasured: (e) => `${e.unmeasured} of ${e.items} items could not be measured (${e.error})`,
+  credit_tried: (e, at) => `${at}a part of the candidate (${e.edits} edits) at the gate: ${verdictMark[e.decision]}`,
+  edits_carried: (e, at) => `${at}${e.edits} edits broke nothing and are carried (${e.pending} pending)`,
+  replies_reused: (e) => `${whole(e.replies)} replies of an earlier run are reused`,
+  tracker_failed: (e) => `Tracker ${e.name}: ${e.error}`,
+  stopping: (e) => `Stopping; ${e.in_flight} calls in flight are kept`,
+  run_stopped: (e) => `Stopped: ${e.reason}`,
+  run_finished: () => "Finished",
+};
+
 // An event in words; null for those that are not shown.
-export function eventLine(e) {
-  const at = e.step ? `Step ${e.step}: ` : "";
-  switch (e.kind) {
-    case "run_started":
-      return e.finished
-        ? "Already finished"
-        : e.phase
-          ? `Extended after step ${e.done}, to ${e.steps} steps in ${e.epochs} epochs`
-        : e.resumed
-          ? `Resumed after step ${e.done} of ${e.steps}`
-          : `Began: ${e.steps} steps in ${e.epochs} epochs`;
-    case "ended_early":
-      return `Ended early, after step ${e.done} of ${e.steps}: ${e.reason}`;
-    case "evaluation_started":
-      return `Measuring the ${SKILLS[e.name] || "skill"} on ${e.items} ${e.split} items`;
-    case "evaluation_finished":
-      return `The ${SKILLS[e.name] || "skill"}: ${e.split} ${score(e.score)}`;
-    case "rollout_started":
-      return `${at}rollout of ${e.items} items`;
-    case "reflect_started":
-      return `${at}batch score ${score(e.score)}, reflecting`;
-    case "reflected":
-      return `${at}${e.edits} ${e.edits === 1 ? "edit" : "edits"} proposed`;
-    case "selected":
-      return `${at}${e.edits} selected at rate ${fixed(e.rate, 1)}${e.conflicts ? `, ${e.conflicts} in conflict` : ""}`;
-    case "gate_decided":
-      return `${at}${verdictMark[e.decision]}. ${gateLine(e)}`;
-    case "slow_update_started":
-      return `Epoch ${e.epoch}: slow update, version ${e.before} against ${e.after}`;
-    case "slow_update_finished":
-      return `Epoch ${e.epoch}: slow update ${e.gate.decision === "accept" ? "accepted" : e.gate.decision === "skipped" ? `without guidance (${e.lost || "unchanged"})` : "rejected"}`;
-    case "meta_skill_finished":
-      return `Epoch ${e.epoch}: ${e.lost ? `no new notes (${e.lost})` : "meta skill written"}`;
-    case "retrying":
-      return `${e.unmeasured ?? e.lost} of ${e.items} items could not be measured (${e.error}); trying again`;
-    case "advice":
-      return e.checks.length ? e.checks.map((c) => `${c.name}: ${c.says}`).join("; ") : null;
-    case "letters_opened":
-      return `${e.numbers.length === 1 ? "1 new letter" : `${e.numbers.length} new letters`}; ${e.waiting} wait for a reply`;
-    case "step_finished":
-      return `${at}finished`;
-    case "epoch_finished":
-      return `Epoch ${e.epoch}: finished`;
-    case "set_aside":
-      return `Set aside: ${Object.keys(e.items).join(", ")}`;
-    case "unmeasured":
-      return `${e.unmeasured} of ${e.items} items could not be measured (${e.error})`;
-    case "credit_tried":
-      return `${at}a part of the candidate (${e.edits} edits) at the gate: ${verdictMark[e.decision]}`;
-    case "edits_carried":
-      return `${at}${e.edits} edits broke nothing and are carried (${e.pending} pending)`;
-    case "replies_reused":
-      return `${whole(e.replies)} replies of an earlier run are reused`;
-    case "tracker_failed":
-      return `Tracker ${e.name}: ${e.error}`;
-    case "stopping":
-      return `Stopping; ${e.in_flight} calls in flight are kept`;
-    case "run_stopped":
-      return `Stopped: ${e.reason}`;
-    case "run_finished":
-      return "Finished";
-    default:
-      return null;
-  }
-}
+export const eventLine = (e) => (Object.hasOwn(EVENTS, e.kind) ? EVENTS[e.kind](e, e.step ? `Step ${e.step}: ` : "") : null);

@@ -1,5 +1,5 @@
 // The one table of items: task, output, expected answer and scores side by side; modes, search, filters, keyboard.
-import { h, put, tag, segment, empty, onKeys } from "./dom.js";
+import { h, put, onKeys, rowOf, select, empty, tag, segment } from "./dom.js";
 import { fixed } from "./format.js";
 import { virtualList } from "./virtual.js";
 
@@ -69,20 +69,15 @@ export function itemsTable(table, { title, open, find, state = {}, onstate, sign
       a = from(row, chosen.a);
     return { a, b, before: a < b ? (row.scores[a] ?? null) : null, after: row.scores[b] ?? null };
   }
+  const changed = (row, sign) => {
+    const { before, after } = ends(row);
+    return before !== null && after !== null && sign * (after - before) > 0;
+  };
   const MODE = {
     all: () => true,
-    failing: (row) => {
-      const { after } = ends(row);
-      return after !== null && after < 0.5;
-    },
-    regressed: (row) => {
-      const { before, after } = ends(row);
-      return before !== null && after !== null && after < before;
-    },
-    improved: (row) => {
-      const { before, after } = ends(row);
-      return before !== null && after !== null && after > before;
-    },
+    failing: (row) => (ends(row).after ?? 1) < 0.5,
+    regressed: (row) => changed(row, -1),
+    improved: (row) => changed(row, 1),
     changed: (row) => new Set(row.scores.slice(chosen.a, chosen.b + 1).filter((v) => v !== null)).size > 1,
   };
 
@@ -112,7 +107,7 @@ export function itemsTable(table, { title, open, find, state = {}, onstate, sign
       .filter(Boolean)
       .join("");
     drawModes(pool);
-    put(body, shown.length ? scroll : empty("No item fits", h("p", {}, "Choose another mode, or search for something else.")));
+    put(body, shown.length ? scroll : empty("No item fits", "Choose another mode, or search for something else."));
     drawHeads();
     list.set(shown);
     onstate?.({
@@ -129,18 +124,11 @@ export function itemsTable(table, { title, open, find, state = {}, onstate, sign
   const modes = h("div", {});
   function drawModes(pool) {
     const usable = several ? MODES : MODES.slice(0, 2);
-    put(
-      modes,
-      segment(
-        usable.map(([name, text]) => {
-          const word = runs && name === "changed" ? "Different between runs" : text;
-          return [name, `${word} ${words(pool.filter(MODE[name]).length)}`];
-        }),
-        chosen.mode,
-        (next) => set({ mode: next }),
-        "Show",
-      ),
-    );
+    const named = ([name, text]) => {
+      const word = runs && name === "changed" ? "Different between runs" : text;
+      return [name, `${word} ${words(pool.filter(MODE[name]).length)}`];
+    };
+    put(modes, segment(usable.map(named), chosen.mode, (mode) => set({ mode }), "Show"));
   }
 
   function set(next) {
@@ -174,26 +162,17 @@ export function itemsTable(table, { title, open, find, state = {}, onstate, sign
   }
 
   const filters = h("div", { class: "row" });
-  function choice(name, label, values) {
-    const select = h(
-      "select",
-      { "aria-label": label, "data-key": `items-${name}`, onchange: () => set({ [name]: select.value }) },
-      h("option", { value: "" }, `Every ${label.toLowerCase()}`),
-      values.map((v) => h("option", { value: v, selected: v === chosen[name] }, v.slice(0, 60))),
-    );
-    return values.length > 1 || chosen[name] ? select : null;
-  }
+  const choice = (name, label, values) =>
+    (values.length > 1 || chosen[name]) &&
+    select(label, [["", `Every ${label.toLowerCase()}`], ...values.map((v) => [v, v.slice(0, 60)])], chosen[name], (next) => set({ [name]: next }), {
+      "data-key": `items-${name}`,
+    });
   function drawFilters() {
     const own = rows.filter((r) => r.split === chosen.split);
     const kinds = (name) => [...new Set(own.map((r) => r[name]).filter(Boolean))].sort();
-    const column = (name, label) => {
-      const select = h(
-        "select",
-        { "aria-label": label, "data-key": `items-${name}`, onchange: () => set({ [name]: Number(select.value) }) },
-        columns.map((text, i) => h("option", { value: String(i), selected: i === chosen[name] }, sides ? letter(i) : text)),
-      );
-      return select;
-    };
+    const names = columns.map((text, i) => [i, sides ? letter(i) : text]);
+    const column = (name, label) =>
+      select(label, names, chosen[name], (next) => set({ [name]: Number(next) }), { "data-key": `items-${name}` });
     put(
       filters,
       splits.length > 1 &&
@@ -318,7 +297,7 @@ export function itemsTable(table, { title, open, find, state = {}, onstate, sign
   return h(
     "section",
     { class: "panel itemtable" },
-    h("div", { class: "row between pad" }, h("div", { class: "row" }, h("h2", {}, title), count), search),
+    h("div", { class: "row between pad" }, rowOf(h("h2", {}, title), count), search),
     h("div", { class: "row pad tools" }, modes, filters),
     sides && h("p", { class: "legend pad" }, columns.map((name, i) => h("span", {}, h("b", {}, `${letter(i)} `), name))),
     body,

@@ -1,5 +1,5 @@
 // The frame: navigation, theme, keyboard, and which view is shown.
-import { h, svg, put, table, onKeys, errorBox, dialog, LEFT } from "./dom.js";
+import { h, svg, put, table, onKeys, errorBox, LEFT, dialog } from "./dom.js";
 import { get } from "./api.js";
 import { runsView } from "./views/runs.js";
 import { runView } from "./views/run.js";

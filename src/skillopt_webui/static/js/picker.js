@@ -1,5 +1,5 @@
 // Choosing a skill: a version of a run, or a file.
-import { h, put } from "./dom.js";
+import { h, put, rowOf } from "./dom.js";
 import { get, of } from "./api.js";
 import { score } from "./format.js";
 
@@ -84,7 +84,7 @@ export function skillPicker(label, choices, { run = "", version = "best", file =
       "div",
       { class: "field" },
       h("label", { for: id }, label),
-      h("div", { class: "row" }, box, which),
+      rowOf(box, which),
       h("span", { class: "dim small" }, there),
     ),
     ready,

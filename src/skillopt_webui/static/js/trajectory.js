@@ -1,5 +1,5 @@
 // One trajectory in a drawer: what was asked, what was said, how it was scored.
-import { h, put, longText, errorBox, dialog, tag, table, scroller, copyButton, LEFT } from "./dom.js";
+import { h, put, longText, scroller, table, copyButton, rowOf, stackOf, button, errorBox, tag, LEFT, dialog } from "./dom.js";
 import { get, of, path } from "./api.js";
 import { commentBox } from "./comments.js";
 import { score, whole, span } from "./format.js";
@@ -11,7 +11,7 @@ export async function openTrajectory(run, query, around = []) {
     typeof run === "string"
       ? of(run, `/trajectory?${new URLSearchParams(wanted)}`)
       : `${run.api}/trajectory?${new URLSearchParams(wanted)}`;
-  const inside = h("div", { class: "stack" }, h("p", { class: "wait" }, "Loading…"));
+  const inside = stackOf(h("p", { class: "wait" }, "Loading…"));
   const box = dialog("drawer", query.id ? `Trajectory ${query.id}` : `Item ${query.item}`, inside, {
     // Another view has its own address, which may be this one again by the time that a left dialog is told.
     onclose: () => box.returnValue !== LEFT && location.hash === here && (pushed ? history.back() : named(null)),
@@ -39,16 +39,8 @@ export async function openTrajectory(run, query, around = []) {
     place = (place + move + around.length) % around.length;
     show(query.id ? { id: around[place] } : { ...query, item: around[place] });
   };
-  if (around.length > 1) {
-    title.after(
-      h(
-        "span",
-        { class: "row" },
-        h("button", { class: "icon", "aria-label": "Previous", onclick: () => step(-1) }, "←"),
-        h("button", { class: "icon", "aria-label": "Next", onclick: () => step(1) }, "→"),
-      ),
-    );
-  }
+  const turn = (text, label, move) => button(text, () => step(move), { class: "icon", "aria-label": label });
+  if (around.length > 1) title.after(h("span", { class: "row" }, turn("←", "Previous", -1), turn("→", "Next", 1)));
   box.addEventListener("keydown", (event) => {
     if (event.target.closest("input, textarea")) return;
     if (event.key === "ArrowLeft") step(-1);
@@ -87,31 +79,19 @@ function callsTable(calls) {
 }
 
 function content(run, t) {
-  const head = [
-    h(
-      "div",
-      { class: "row" },
-      outcome(t.score),
-      t.type && tag(t.type, "grey"),
-      h("span", { class: "dim" }, "item "),
-      h("code", {}, t.item_id),
-      hasVersion(run, t) && h("a", { href: `#/run/${path(run)}/skill?v=${t.version}` }, `skill v${t.version}`),
-    ),
-  ];
-  if (!t.score)
-    return [
-      ...head,
-      h(
-        "div",
-        { class: "error" },
-        h("b", {}, t.refused ? "The endpoint refuses this item. " : "No answer came. "),
-        t.error,
-      ),
-    ];
+  const head = rowOf(
+    outcome(t.score),
+    t.type && tag(t.type, "grey"),
+    h("span", { class: "dim" }, "item "),
+    h("code", {}, t.item_id),
+    hasVersion(run, t) && h("a", { href: `#/run/${path(run)}/skill?v=${t.version}` }, `skill v${t.version}`),
+  );
+  const why = t.refused ? "The endpoint refuses this item. " : "No answer came. ";
+  if (!t.score) return [head, h("div", { class: "error" }, h("b", {}, why), t.error)];
   const messages = (t.messages || []).map((m) => message(run, m, t));
   const section = (name, text) => h("section", { class: "say" }, h("header", {}, h("span", {}, name), copyButton(text)), longText(text));
   return [
-    ...head,
+    head,
     t.input && section("Task", t.input),
     section("Scored output", t.output),
     t.answers?.length && section("Expected", t.answers.join("\nor\n")),
@@ -120,7 +100,7 @@ function content(run, t) {
     ...(t.changes || []).map((c) =>
       h("section", { class: "say" }, h("header", {}, h("span", {}, `${c.kind} ${c.path}`), copyButton(c.shown || "")), h("div", { class: "text" }, (c.shown || "").split("\n").map(diffLine))),
     ),
-    h("details", { open: true }, h("summary", {}, `Conversation: ${messages.length} messages`), h("div", { class: "stack" }, messages)),
+    h("details", { open: true }, h("summary", {}, `Conversation: ${messages.length} messages`), stackOf(messages)),
     callsTable(t.telemetry?.calls),
   ].filter(Boolean);
 }
@@ -154,40 +134,18 @@ export function outcome(s) {
 }
 
 function message(run, m, t) {
+  const part = (kind, name, aside, ...content) => h("section", { class: `say ${kind}` }, h("header", {}, h("span", {}, name), aside), content);
   if (m.skill) {
-    return h(
-      "section",
-      { class: "say system" },
-      h(
-        "header",
-        {},
-        h("span", {}, "system: the skill"),
-        hasVersion(run, t) &&
-          h("a", { href: `#/run/${path(run)}/skill?v=${t.version}` }, `open version ${t.version}`),
-      ),
-      h(
-        "div",
-        { class: "text dim" },
-        t.version === null || t.version === undefined
-          ? `${typeof run === "string" ? "A candidate that did not become a version" : "The measured skill"} (${m.skill.slice(0, 12)}).`
-          : `Version ${t.version} of the skill (${m.skill.slice(0, 12)}).`,
-      ),
-    );
+    const candidate = typeof run === "string" ? "A candidate that did not become a version" : "The measured skill",
+      what = t.version == null ? candidate : `Version ${t.version} of the skill`,
+      link = hasVersion(run, t) && h("a", { href: `#/run/${path(run)}/skill?v=${t.version}` }, `open version ${t.version}`);
+    return part("system", "system: the skill", link, h("div", { class: "text dim" }, `${what} (${m.skill.slice(0, 12)}).`));
   }
   const parts = Array.isArray(m.content) ? m.content : [{ type: "text", text: m.content ?? "" }];
-  const size = parts.reduce((sum, part) => sum + (typeof part.text === "string" ? part.text.length : 0), 0);
-  return h(
-    "section",
-    { class: `say ${["assistant", "user", "system", "tool"].includes(m.role) ? m.role : ""}` },
-    h(
-      "header",
-      {},
-      h("span", {}, m.role || "message"),
-      h("span", { class: "num" }, `${size.toLocaleString("en")} characters`),
-    ),
-    parts.map(shown),
-    m.tool_calls?.map(toolCall),
-  );
+  const size = parts.reduce((sum, { text }) => sum + (typeof text === "string" ? text.length : 0), 0);
+  const role = ["assistant", "user", "system", "tool"].includes(m.role) ? m.role : "",
+    length = h("span", { class: "num" }, `${size.toLocaleString("en")} characters`);
+  return part(role, m.role || "message", length, parts.map(shown), m.tool_calls?.map(toolCall));
 }
 
 // A part of a message: text, a picture in the message itself, or anything else as text.

@@ -1,5 +1,5 @@
 // Two or more runs side by side; two skills line by line, and measured on the same items.
-import { h, put, table, scroller, errorBox, empty, segment } from "../dom.js";
+import { h, put, scroller, table, rowOf, stackOf, twoColumns, panel, sheet, button, select, emptyPanel, attempt, segment } from "../dom.js";
 import { get, post, of, path } from "../api.js";
 import { ranged, score, gain, signed, chance, titled, money, span, whole, paidBy } from "../format.js";
 import { lineChart } from "../chart.js";
@@ -16,19 +16,9 @@ export async function compareView(root, { query, signal }) {
   document.title = "Compare · SkillOpt";
   const choices = await loadChoices(signal);
   if (!choices.runs.length) {
-    put(
-      root,
-      h("h1", {}, "Compare"),
-      h(
-        "div",
-        { class: "panel" },
-        empty(
-          "Nothing to compare yet",
-          h("p", {}, "Choose two runs, or two versions of one run, to see them side by side."),
-          h("a", { class: "button main", href: "#/new" }, "Start a run"),
-        ),
-      ),
-    );
+    const start = h("a", { class: "button main", href: "#/new" }, "Start a run");
+    const says = "Choose two runs, or two versions of one run, to see them side by side.";
+    put(root, h("h1", {}, "Compare"), emptyPanel("Nothing to compare yet", says, start));
     return;
   }
   const chosen = (query.get("runs") || "")
@@ -39,7 +29,7 @@ export async function compareView(root, { query, signal }) {
   const nameOf = (id) => titled(choices.runs.find((r) => r.id === id));
   const top = h("div", { class: "stack" }),
     skills = h("div", { class: "stack" });
-  put(root, h("div", { class: "head" }, h("h1", {}, "Compare")), h("div", { class: "stack" }, top, skills));
+  put(root, h("div", { class: "head" }, h("h1", {}, "Compare")), stackOf(top, skills));
 
   async function drawRuns() {
     history.replaceState(history.state, "", `#/compare${chosen.length ? `?runs=${chosen.map(encodeURIComponent).join(",")}` : ""}`);
@@ -58,31 +48,24 @@ export async function compareView(root, { query, signal }) {
       verdict = h("div", {});
     if (!chosen.length) {
       const says = h("p", {}, "Choose two to six runs, or select them in the list of runs. Two skills can be compared below.");
-      put(top, h("section", { class: "panel pad stack tight" }, h("h2", {}, "Runs"), says, h("div", { class: "row" }, adder)));
+      put(top, panel("Runs", says, rowOf(adder)));
       return;
     }
+    const without = (id) => {
+      chosen.splice(chosen.indexOf(id), 1);
+      drawRuns();
+    };
     drawVerdict(verdict);
     put(
       top,
       verdict,
-      h(
-        "section",
-        { class: "panel" },
-        h("div", { class: "row between pad" }, h("h2", {}, "Runs"), chosen.length < 6 && adder),
-        scroller(
-          "Table",
-          runTable(chosen, found, nameOf, (id) => {
-            chosen.splice(chosen.indexOf(id), 1);
-            drawRuns();
-          }),
-        ),
-      ),
+      sheet("Runs", scroller("Table", runTable(chosen, found, nameOf, without)), chosen.length < 6 && adder),
       h("section", { class: "panel pad" }, chart),
       configDifferences(chosen, found),
       itemBox,
     );
     drawChart(chart, found);
-    drawItems(itemBox, found).catch((error) => error.name !== "AbortError" && put(itemBox, errorBox(error)));
+    attempt(itemBox, () => drawItems(itemBox, found));
   }
 
   // Two runs: first of all, is one of them better?
@@ -163,11 +146,7 @@ export async function compareView(root, { query, signal }) {
   const out = h("div", {}),
     wrong = h("div", {}),
     measured = h("div", {});
-  const split = h(
-    "select",
-    { "aria-label": "Split" },
-    ["val", "test", "train"].map((s) => h("option", { value: s }, s)),
-  );
+  const split = select("Split", ["val", "test", "train"]);
   const repeats = h("input", {
     "aria-label": "Samples of each item",
     type: "text",
@@ -175,54 +154,35 @@ export async function compareView(root, { query, signal }) {
     value: "1",
     size: 3,
   });
-  const go = h(
-    "button",
-    {
-      onclick: async () => {
-        go.disabled = true;
-        put(wrong);
-        put(measured, h("p", { class: "dim" }, "Measuring both…"));
-        const run = a.run || b.run,
-          tasks = run ? { run } : { config: choices.configs[0] };
-        try {
-          const status = await waitForLaunch(
-            await post("/api/compare", {
-              a: a.value,
-              b: b.value,
-              split: split.value,
-              repeats: Number(repeats.value) || 0,
-              ...tasks,
-            }),
-            { ended: true, signal },
-          );
-          const found = await get(`/api/measured/${path(status.written)}`, signal);
-          put(
-            measured,
-            h("a", { href: `#/measured/${path(status.written)}` }, "Address of this comparison"),
-            resultFigures(found),
-            measuredItems(status.written, found.table, { signal }),
-          );
-        } catch (error) {
-          if (error.name !== "AbortError") {
-            put(measured);
-            put(wrong, errorBox(error));
-          }
-        }
-        go.disabled = false;
-      },
-    },
-    "Measure both",
-  );
+  const go = button("Measure both", async () => {
+    go.disabled = true;
+    put(wrong);
+    put(measured, h("p", { class: "dim" }, "Measuring both…"));
+    const run = a.run || b.run,
+      tasks = run ? { run } : { config: choices.configs[0] };
+    const wish = { a: a.value, b: b.value, split: split.value, repeats: Number(repeats.value) || 0, ...tasks };
+    const done = await attempt(wrong, async () => {
+      const status = await waitForLaunch(await post("/api/compare", wish), { ended: true, signal });
+      const found = await get(`/api/measured/${path(status.written)}`, signal);
+      put(
+        measured,
+        h("a", { href: `#/measured/${path(status.written)}` }, "Address of this comparison"),
+        resultFigures(found),
+        measuredItems(status.written, found.table, { signal }),
+      );
+      return true;
+    });
+    if (!done) put(measured);
+    go.disabled = false;
+  });
   put(
     skills,
     h(
       "section",
       { class: "panel pad stack" },
       h("h2", {}, "Skills"),
-      h("div", { class: "two" }, a.node, b.node),
-      h(
-        "div",
-        { class: "row" },
+      twoColumns(a.node, b.node),
+      rowOf(
         go,
         h("span", { class: "dim" }, "on"),
         split,
@@ -241,12 +201,10 @@ export async function compareView(root, { query, signal }) {
     await null;
     go.disabled = !a.value || !b.value;
     if (go.disabled) return;
-    try {
+    await attempt(out, async () => {
       const found = await post("/api/diff", { a: a.value, b: b.value }, signal);
       if (mine === asked) put(out, sideBySide(found.blocks));
-    } catch (error) {
-      if (error.name !== "AbortError") put(out, errorBox(error));
-    }
+    });
   }
   await drawRuns();
 }
@@ -303,45 +261,16 @@ function runTable(ids, found, nameOf, remove) {
     ["time", (s) => span(s.seconds)],
     ["persistent failures", (s) => whole(s.persistent_failures.length)],
   ];
-  return h(
-    "table",
-    { class: "sheet" },
+  const head = (id, i) =>
     h(
-      "thead",
-      {},
-      h(
-        "tr",
-        {},
-        h("th", {}, ""),
-        ids.map((id, i) =>
-          h(
-            "th",
-            {},
-            h(
-              "span",
-              { class: "row" },
-              h("span", { class: "tag", style: { color: COLORS[i] } }, h("span", { class: "dot" }), letter(i)),
-              h("a", { href: `#/run/${path(id)}/overview` }, nameOf(id)),
-              ids.length > 1 &&
-                h("button", { class: "icon", "aria-label": `Remove ${id}`, onclick: () => remove(id) }, "✕"),
-            ),
-          ),
-        ),
-      ),
-    ),
-    h(
-      "tbody",
-      {},
-      rows.map(([name, f]) =>
-        h(
-          "tr",
-          {},
-          h("td", { class: "dim" }, name),
-          found.map((r) => h("td", { class: "num" }, r.summary ? f(r.summary) : "–")),
-        ),
-      ),
-    ),
-  );
+      "span",
+      { class: "row" },
+      h("span", { class: "tag", style: { color: COLORS[i] } }, h("span", { class: "dot" }), letter(i)),
+      h("a", { href: `#/run/${path(id)}/overview` }, nameOf(id)),
+      ids.length > 1 && h("button", { class: "icon", "aria-label": `Remove ${id}`, onclick: () => remove(id) }, "✕"),
+    );
+  const line = ([name, f]) => [h("span", { class: "dim" }, name), ...found.map((r) => h("span", { class: "num" }, r.summary ? f(r.summary) : "–"))];
+  return table(["", ...ids.map(head)], rows.map(line), { class: "sheet" });
 }
 
 function configDifferences(ids, found) {
@@ -349,10 +278,8 @@ function configDifferences(ids, found) {
   const keys = [...new Set(found.flatMap((f) => Object.keys(f.config || {})))].filter(
     (k) => new Set(found.map((f) => JSON.stringify(f.config?.[k]))).size > 1,
   );
-  return h(
-    "section",
-    { class: "panel" },
-    h("h2", { class: "pad" }, `Config: ${keys.length ? `${keys.length} keys differ` : "no key differs"}`),
+  return sheet(
+    `Config: ${keys.length ? `${keys.length} keys differ` : "no key differs"}`,
     keys.length
       ? scroller(
           "Table",

@@ -1,5 +1,5 @@
 // Configure and launch: the form of the config's schema and its YAML in step, questions before the start, the start.
-import { h, put, errorBox, dialog, stored, copyButton } from "../dom.js";
+import { h, put, stored, copyButton, rowOf, rowBetween, bullets, button, errorBox, attempt, question } from "../dom.js";
 import { get, post } from "../api.js";
 import { fieldRow } from "../field.js";
 import { waitForLaunch } from "../launched.js";
@@ -26,22 +26,12 @@ export async function configureView(root, { query, signal }) {
     timer = 0;
   const rows = new Map();
 
+  const option = (value, text) => h("option", { value }, text);
   const source = h(
     "select",
     { id: "source", onchange: () => replace(source.value) },
-    files.length
-      ? h(
-          "optgroup",
-          { label: "config files" },
-          files.map((f) => h("option", { value: `path:${f}` }, f)),
-        )
-      : null,
-    h(
-      "optgroup",
-      { label: "templates" },
-      templates.map((t) => h("option", { value: `template:${t}` }, t)),
-      h("option", { value: "" }, "the defaults"),
-    ),
+    files.length > 0 && h("optgroup", { label: "config files" }, files.map((f) => option(`path:${f}`, f))),
+    h("optgroup", { label: "templates" }, templates.map((t) => option(`template:${t}`, t)), option("", "the defaults")),
   );
   const yaml = h("textarea", {
     class: "code",
@@ -66,18 +56,12 @@ export async function configureView(root, { query, signal }) {
   let everything = false,
     from_ = "";
   const find = h("input", { type: "search", id: "find", "aria-label": "Search settings", oninput: () => filter() });
-  const all = h(
-    "button",
-    {
-      class: "plain",
-      onclick: () => {
-        everything = !everything;
-        find.value = "";
-        filter();
-      },
-    },
-    "Show all settings",
-  );
+  const turnAll = () => {
+    everything = !everything;
+    find.value = "";
+    filter();
+  };
+  const all = button("Show all settings", turnAll, { class: "plain" });
 
   put(
     root,
@@ -98,14 +82,12 @@ export async function configureView(root, { query, signal }) {
         h(
           "section",
           { class: "panel pad stack tight start" },
-          h(
-            "div",
-            { class: "row" },
+          rowOf(
             launch,
             h("label", { class: "row small", for: "fresh" }, fresh, "a fresh run, even if one of this config exists"),
           ),
           launchWrong,
-          h("div", { class: "row" }, asks),
+          rowOf(asks),
           h(
             "p",
             { class: "dim small" },
@@ -117,9 +99,7 @@ export async function configureView(root, { query, signal }) {
         h(
           "section",
           { class: "panel pad stack tight yaml" },
-          h(
-            "div",
-            { class: "row between" },
+          rowBetween(
             h("h2", {}, "YAML"),
             copyButton(() => yaml.value),
           ),
@@ -159,7 +139,7 @@ export async function configureView(root, { query, signal }) {
   const first = Object.keys(MAIN).map((key) => rows.get(key).node);
   form.prepend(
     h("section", { class: "panel essentials" }, h("div", { class: "fields" }, tasks, first)),
-    h("div", { class: "row" }, h("span", { class: "grow" }, find), all),
+    rowOf(h("span", { class: "grow" }, find), all),
   );
   const settings = [...rows.keys()].filter((key) => !key.startsWith("#"));
   find.placeholder = `Search ${settings.length - first.length} more settings`;
@@ -190,12 +170,7 @@ export async function configureView(root, { query, signal }) {
       load(value);
     };
     const says = h("p", {}, "Another start replaces what you have changed in this form.");
-    return dialog("box", "Discard your changes?", says, {
-      foot: (close) => [
-        h("button", { onclick: close }, "Keep editing"),
-        h("button", { class: "danger", onclick: () => (close(), discard()) }, "Discard them"),
-      ],
-    });
+    return question("Discard your changes?", says, "Discard them", discard, { no: "Keep editing", kind: "danger" });
   }
 
   // The plan follows the form; only the newest question's answer is shown.
@@ -251,13 +226,11 @@ export async function configureView(root, { query, signal }) {
     pending = null;
     typed = false;
     busy = true;
-    try {
+    await attempt(launchWrong, async () => {
       const next = await post("/api/configs/check", { yaml: yaml.value, set: sent }, signal);
       if (typed) pending = { ...sent, ...pending };
       else show(next, sent !== null);
-    } catch (error) {
-      if (error.name !== "AbortError") put(launchWrong, errorBox(error));
-    }
+    });
     busy = false;
     check();
   }
@@ -296,32 +269,21 @@ export async function configureView(root, { query, signal }) {
       field?.focus();
       field?.scrollIntoView({ block: "center" });
     };
-    return h(
-      "ul",
-      { class: "small" },
-      problem && h("li", { class: "bad" }, "Fix the YAML first."),
-      Object.entries(errors)
-        .slice(0, 6)
-        .map(([key, text]) =>
-          h(
-            "li",
-            {},
-            h("button", { class: "plain mono", onclick: () => toField(key) }, key),
-            " ",
-            h("span", { class: "bad" }, text.slice(0, 160)),
-          ),
-        ),
-    );
+    const complaint = ([key, text]) => [
+      button(key, () => toField(key), { class: "plain mono" }),
+      " ",
+      h("span", { class: "bad" }, text.slice(0, 160)),
+    ];
+    const first = problem ? [h("span", { class: "bad" }, "Fix the YAML first.")] : [];
+    return bullets([...first, ...Object.entries(errors).slice(0, 6).map(complaint)]);
   }
 
   async function ask(name, button) {
     button.disabled = true;
     put(findings, h("section", { class: "panel pad dim" }, "Asking…"));
-    try {
+    await attempt(findings, async () => {
       put(findings, FINDINGS[name](await post(`/api/configs/${name}`, { yaml: yaml.value }, signal)));
-    } catch (error) {
-      if (error.name !== "AbortError") put(findings, errorBox(error));
-    }
+    });
     button.disabled = !state?.valid;
   }
 
@@ -334,48 +296,33 @@ export async function configureView(root, { query, signal }) {
       launch.textContent = "Launch";
       return;
     }
-    try {
-      const status = await waitForLaunch(
-        await post(
-          "/api/launch",
-          { yaml: yaml.value, fresh: fresh.checked, title: source.value.replace(/^[a-z]+:/, "") },
-          signal,
-        ),
-        { signal },
-      );
+    const wish = { yaml: yaml.value, fresh: fresh.checked, title: source.value.replace(/^[a-z]+:/, "") };
+    await attempt(launchWrong, async () => {
+      const status = await waitForLaunch(await post("/api/launch", wish, signal), { signal });
       if (!status.run) throw new Error(status.log);
       if (status.already) put(launchWrong, finishedAlready(status.run));
       else {
         forget();
         location.hash = `#/run/${status.run}/overview`;
       }
-    } catch (error) {
-      if (error.name !== "AbortError") put(launchWrong, errorBox(error));
-    }
+    });
     launch.textContent = "Launch";
     launch.disabled = !state?.valid;
   }
 
   // Nothing was started: the same config, data and initial skill have been trained to the end before.
   function finishedAlready(run) {
+    const again = () => {
+      fresh.checked = true;
+      start();
+    };
     return h(
       "div",
       { class: "note stack tight", role: "alert" },
       h("p", {}, h("b", {}, "Nothing was started: "), "a run of this config is already finished, and it is unchanged."),
-      h(
-        "div",
-        { class: "row" },
+      rowOf(
         h("a", { class: "button", href: `#/run/${run}/overview` }, "Open the finished run"),
-        h(
-          "button",
-          {
-            onclick: () => {
-              fresh.checked = true;
-              start();
-            },
-          },
-          "Start a fresh run",
-        ),
+        button("Start a fresh run", again),
       ),
     );
   }
@@ -406,15 +353,8 @@ export async function configureView(root, { query, signal }) {
   yaml.value = draft.yaml;
   edited = true;
   show(await post("/api/configs/check", { yaml: draft.yaml, set: null }, signal), true);
-  put(
-    findings,
-    h(
-      "p",
-      { class: "note row between" },
-      "Your changes from before are still here.",
-      h("button", { onclick: () => load(source.value) }, "Discard them"),
-    ),
-  );
+  const discard = button("Discard them", () => load(source.value));
+  put(findings, h("p", { class: "note row between" }, "Your changes from before are still here.", discard));
 }
 
 // What was changed in the form, until it is launched or discarded; this tab alone has it.

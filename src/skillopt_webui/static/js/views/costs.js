@@ -1,5 +1,5 @@
 // What a run took: calls, tokens and money by role and stage, next to the plan; time by stage; how many edits reached each stage.
-import { h, put, scroller, table } from "../dom.js";
+import { h, put, scroller, table, twoColumns, panel, sheet } from "../dom.js";
 import { get, of } from "../api.js";
 import { money, whole, span, estimate, score } from "../format.js";
 import { lineChart } from "../chart.js";
@@ -17,14 +17,11 @@ export async function costsTab(root, run, { signal }) {
   put(root, box);
   async function draw() {
     const { rows, versions, seconds, funnel, dropped, plan } = await get(of(run.id, "/costs"), signal);
-    const longest = Math.max(1e-9, ...Object.values(seconds)),
-      most = Math.max(1, funnel.proposed);
+    const unusable = Object.entries(dropped).map(([why, n]) => `${n} ${why.replaceAll("_", " ")}`);
     put(
       box,
-      h(
-        "section",
-        { class: "panel" },
-        h("h2", { class: "pad" }, "Calls, tokens, money"),
+      sheet(
+        "Calls, tokens, money",
         scroller(
           "Table",
           table(
@@ -39,58 +36,15 @@ export async function costsTab(root, run, { signal }) {
           ),
         ),
       ),
-      h(
-        "div",
-        { class: "two" },
-        h(
-          "section",
-          { class: "panel pad stack tight" },
-          h("h2", {}, "Time by stage"),
-          h(
-            "div",
-            { class: "bars" },
-            Object.entries(seconds).map(([name, s]) =>
-              h(
-                "div",
-                {},
-                h("span", {}, name.replaceAll("_", " ")),
-                h("span", { class: "of" }, h("i", { style: { width: `${(s / longest) * 100}%` } })),
-                h("span", { class: "n" }, span(s)),
-              ),
-            ),
-          ),
-        ),
-        h(
-          "section",
-          { class: "panel pad stack tight" },
-          h("h2", {}, "What became of the edits"),
-          h(
-            "div",
-            { class: "bars" },
-            Object.entries(funnel).map(([name, n]) =>
-              h(
-                "div",
-                {},
-                h("span", {}, name),
-                h("span", { class: "of" }, h("i", { style: { width: `${(n / most) * 100}%` } })),
-                h("span", { class: "n" }, whole(n)),
-              ),
-            ),
-          ),
-          Object.keys(dropped).length
-            ? h(
-                "p",
-                { class: "dim small" },
-                "Not usable: ",
-                Object.entries(dropped)
-                  .map(([why, n]) => `${n} ${why.replaceAll("_", " ")}`)
-                  .join(", "),
-              )
-            : null,
+      twoColumns(
+        panel("Time by stage", bars(seconds, span)),
+        panel(
+          "What became of the edits",
+          bars(funnel, whole),
+          unusable.length > 0 && h("p", { class: "dim small" }, "Not usable: ", unusable.join(", ")),
         ),
       ),
-      versions.length > 1 &&
-        h("section", { class: "panel pad stack tight" }, h("h2", {}, "Score against cost, by version"), use.node),
+      versions.length > 1 && panel("Score against cost, by version", use.node),
       plan && planTable(plan),
     );
     use.update(byTokens(versions));
@@ -100,6 +54,20 @@ export async function costsTab(root, run, { signal }) {
   });
   await draw();
   return null;
+}
+
+// Named values as bars; the largest fills the line.
+function bars(values, format) {
+  const most = Math.max(1e-9, ...Object.values(values));
+  const line = ([name, value]) =>
+    h(
+      "div",
+      {},
+      h("span", {}, name.replaceAll("_", " ")),
+      h("span", { class: "of" }, h("i", { style: { width: `${(value / most) * 100}%` } })),
+      h("span", { class: "n" }, format(value)),
+    );
+  return h("div", { class: "bars" }, Object.entries(values).map(line));
 }
 
 // Each version's validation score over the tokens of a call, from the cheapest to the dearest.
@@ -117,51 +85,17 @@ function byTokens(versions) {
 }
 
 function planTable(plan) {
-  const rows = [["steps", null, { low: plan.steps.planned, high: plan.steps.planned, real: plan.steps.real }, whole]];
-  for (const [name, format] of [
-    ["calls", whole],
-    ["tokens", whole],
-    ["usd", money],
-  ])
-    for (const role of Object.keys(plan.calls))
-      rows.push([name === "usd" ? "cost" : name, role, plan[name][role] ?? {}, format]);
-  rows.push(["time", null, plan.seconds, span]);
-  return h(
-    "section",
-    { class: "panel" },
-    h("h2", { class: "pad" }, "Planned (estimate) and real"),
-    scroller(
-      "Table",
-      h(
-        "table",
-        {},
-        h(
-          "thead",
-          {},
-          h(
-            "tr",
-            {},
-            h("th", {}, ""),
-            h("th", {}, "role"),
-            h("th", { class: "n" }, "planned"),
-            h("th", { class: "n" }, "real"),
-          ),
-        ),
-        h(
-          "tbody",
-          {},
-          rows.map(([name, role, row, format]) =>
-            h(
-              "tr",
-              {},
-              h("td", {}, name),
-              h("td", { class: "dim" }, role || ""),
-              h("td", { class: "n dim" }, estimate(row, format)),
-              h("td", { class: "n" }, format(row.real)),
-            ),
-          ),
-        ),
-      ),
-    ),
-  );
+  const line = (name, role, figure, format) => {
+    const planned = h("span", { class: "dim" }, estimate(figure, format));
+    return [name, h("span", { class: "dim" }, role), planned, format(figure.real)];
+  };
+  const roles = Object.keys(plan.calls);
+  const rows = [
+    line("steps", "", { low: plan.steps.planned, high: plan.steps.planned, real: plan.steps.real }, whole),
+    ...roles.map((role) => line("calls", role, plan.calls[role] ?? {}, whole)),
+    ...roles.map((role) => line("tokens", role, plan.tokens[role] ?? {}, whole)),
+    ...roles.map((role) => line("cost", role, plan.usd[role] ?? {}, money)),
+    line("time", "", plan.seconds, span),
+  ];
+  return sheet("Planned (estimate) and real", scroller("Table", table(["", "role", "planned", "real"], rows, { from: 2 })));
 }

@@ -1,5 +1,5 @@
 // A run's costs, its config and its log.
-import { h, put, empty, segment, copyButton } from "../dom.js";
+import { h, put, copyButton, rowOf, sheet, button, empty, segment } from "../dom.js";
 import { get, of, path } from "../api.js";
 import { clock, eventLine } from "../format.js";
 import { costsTab } from "./costs.js";
@@ -24,25 +24,8 @@ export async function detailsTab(root, run, { query, signal }) {
 
 async function configTab(root, run, { signal }) {
   const { yaml } = await get(of(run.id, "/config"), signal);
-  put(
-    root,
-    h(
-      "section",
-      { class: "panel" },
-      h(
-        "div",
-        { class: "row between pad" },
-        h("h2", {}, "Config"),
-        h(
-          "div",
-          { class: "row" },
-          copyButton(yaml, "Copy", ""),
-          h("a", { class: "button main", href: `#/new?run=${encodeURIComponent(run.id)}` }, "Duplicate"),
-        ),
-      ),
-      h("pre", { class: "pad" }, yaml),
-    ),
-  );
+  const again = h("a", { class: "button main", href: `#/new?run=${encodeURIComponent(run.id)}` }, "Duplicate");
+  put(root, sheet("Config", h("pre", { class: "pad" }, yaml), rowOf(copyButton(yaml, "Copy", ""), again)));
   return null;
 }
 
@@ -67,39 +50,20 @@ async function logTab(root, run, { query, signal }) {
       load();
     },
   });
-  put(
-    root,
-    h(
-      "section",
-      { class: "panel" },
-      h(
-        "div",
-        { class: "row between pad" },
-        h("div", { class: "row" }, h("h2", {}, "Events, the newest first"), count),
-        h("div", { class: "row" }, search, pages),
-      ),
-      list,
-    ),
-  );
+  put(root, sheet(["Events, the newest first ", count], list, rowOf(search, pages)));
   async function load() {
     const asked = new URLSearchParams({ skip, count: PAGE, q: wanted });
     const { events, total } = await get(of(run.id, `/events?${asked}`), signal);
     known = total;
     const last = Math.min(total, skip + PAGE);
     count.textContent = total ? `${skip + 1}–${last} of ${total.toLocaleString("en")}` : "none";
-    const turn = (text, to, off) =>
-      h(
-        "button",
-        {
-          "data-key": text,
-          disabled: off,
-          onclick: () => {
-            skip = to;
-            load();
-          },
-        },
-        text,
-      );
+    const turn = (text, to, disabled) => {
+      const go = () => {
+        skip = to;
+        load();
+      };
+      return button(text, go, { "data-key": text, disabled });
+    };
     put(pages, turn("Newer", Math.max(0, skip - PAGE), skip === 0), turn("Older", skip + PAGE, last >= total));
     put(
       list,

@@ -1,5 +1,5 @@
 // Any skill on any split, in a separate process; and earlier measurements.
-import { h, put, tag, errorBox, empty, every, say } from "../dom.js";
+import { h, put, every, rowOf, rowBetween, stackOf, twoColumns, panel, fieldOf, button, select, emptyPanel, attempt, say, tag } from "../dom.js";
 import { get, post, path } from "../api.js";
 import { ago } from "../format.js";
 import { loadChoices, skillPicker } from "../picker.js";
@@ -12,44 +12,28 @@ export async function evaluateView(root, { query, signal }) {
   const list = h("div", { class: "stack" }),
     wrong = h("div", {});
   if (!choices.runs.length && !choices.files.length) {
-    put(
-      root,
-      h("h1", {}, "Evaluate"),
-      h(
-        "div",
-        { class: "panel" },
-        empty("No skill to measure yet", h("a", { class: "button main", href: "#/new" }, "Start a run")),
-      ),
-    );
+    const start = h("a", { class: "button main", href: "#/new" }, "Start a run");
+    put(root, h("h1", {}, "Evaluate"), emptyPanel("No skill to measure yet", start));
     return;
   }
-  const split = h(
-    "select",
-    { id: "split" },
-    h("option", { value: "val" }, "validation"),
-    h("option", { value: "test" }, "test (the reading is counted)"),
-    h("option", { value: "train" }, "training"),
-  );
+  const readings = [
+    ["val", "validation"],
+    ["test", "test (the reading is counted)"],
+    ["train", "training"],
+  ];
+  const split = select(null, readings, "val", null, { id: "split" });
   const config = h("select", { id: "tasks" });
-  const go = h(
-    "button",
-    {
-      class: "main",
-      onclick: async () => {
-        go.disabled = true;
-        put(wrong);
-        try {
-          await post("/api/evaluate", { skill: picker.value, split: split.value, ...tasksOf() });
-          say("Measuring.");
-          await load();
-        } catch (error) {
-          put(wrong, errorBox(error));
-        }
-        tasks();
-      },
-    },
-    "Measure",
-  );
+  const measure = async () => {
+    go.disabled = true;
+    put(wrong);
+    await attempt(wrong, async () => {
+      await post("/api/evaluate", { skill: picker.value, split: split.value, ...tasksOf() });
+      say("Measuring.");
+      await load();
+    });
+    tasks();
+  };
+  const go = button("Measure", measure, { class: "main" });
 
   let picker = null;
   picker = skillPicker(
@@ -73,21 +57,17 @@ export async function evaluateView(root, { query, signal }) {
   put(
     root,
     h("div", { class: "head" }, h("h1", {}, "Evaluate")),
-    h(
-      "div",
-      { class: "stack" },
+    stackOf(
       h(
         "section",
         { class: "panel pad stack" },
-        h(
-          "div",
-          { class: "two" },
+        twoColumns(
           picker.node,
-          h("div", { class: "field" }, h("label", { for: "split" }, "Split"), split),
-          h("div", { class: "field" }, h("label", { for: "tasks" }, "Tasks and target of"), config),
+          fieldOf("split", "Split", split),
+          fieldOf("tasks", "Tasks and target of", config),
         ),
         wrong,
-        h("div", { class: "row" }, go),
+        rowOf(go),
       ),
       list,
     ),
@@ -120,7 +100,13 @@ export async function evaluateView(root, { query, signal }) {
     if (now !== known) draw();
     known = now;
   }
-  const more = (what, ask) => h("button", { "data-key": `more-${what}`, onclick: ask }, `Show more ${what}`);
+  const more = (what, all, shown) => {
+    const grow = () => {
+      state[shown] += PAGE;
+      draw();
+    };
+    return all.length > state[shown] && button(`Show more ${what}`, grow, { "data-key": `more-${what}` });
+  };
   const head = (title, shown, all) =>
     h("h2", {}, title, " ", h("span", { class: "dim small" }, `${shown} of ${all}`));
   const about = (r) => JSON.stringify([titleOf(r.kind, r.id, r.result, names), r.id]).toLowerCase();
@@ -132,18 +118,10 @@ export async function evaluateView(root, { query, signal }) {
       list,
       open.length > 0 && head("At work or failed", Math.min(state.open, open.length), open.length),
       open.slice(0, state.open).map((l) => card(l, load)),
-      open.length > state.open &&
-        more("commands", () => {
-          state.open += PAGE;
-          draw();
-        }),
+      more("commands", open, "open"),
       head("Measured", Math.min(state.shown, fits.length), fits.length),
       fits.length ? fits.slice(0, state.shown).map((r) => row(r, names)) : h("p", { class: "dim" }, "Nothing yet."),
-      fits.length > state.shown &&
-        more("results", () => {
-          state.shown += PAGE;
-          draw();
-        }),
+      more("results", fits, "shown"),
     );
   }
   list.before(search);
@@ -155,12 +133,9 @@ const PAGE = 20;
 
 // A result, and the way to its items.
 function row({ id, kind, changed, result }, names) {
-  return h(
-    "section",
-    { class: "panel pad stack tight" },
-    h(
-      "div",
-      { class: "row between" },
+  return panel(
+    null,
+    rowBetween(
       h("h3", {}, titleOf(kind, id, result, names)),
       h(
         "span",
@@ -176,30 +151,20 @@ function row({ id, kind, changed, result }, names) {
 // A command that is at work, or that failed.
 function card(launch, load) {
   const running = launch.state === "running";
-  return h(
-    "section",
-    { class: "panel pad stack tight" },
-    h(
-      "div",
-      { class: "row between" },
+  const stop = async () => {
+    await post(`/api/launches/${launch.id}/stop`).catch((error) => say(error.message, true));
+    load();
+  };
+  return panel(
+    null,
+    rowBetween(
       h("h3", {}, launch.title),
       h(
         "span",
         { class: "row" },
         tag(running ? "running" : "failed", running ? "running" : "bad"),
         h("span", { class: "dim small" }, ago(launch.started)),
-        running &&
-          h(
-            "button",
-            {
-              class: "plain",
-              onclick: async () => {
-                await post(`/api/launches/${launch.id}/stop`).catch((error) => say(error.message, true));
-                load();
-              },
-            },
-            "Stop",
-          ),
+        running && button("Stop", stop, { class: "plain" }),
       ),
     ),
     !running && h("div", { class: "error" }, lastWords(launch)),

@@ -1,5 +1,5 @@
 // What the questions before a start answered: the data, the plan, the checklist.
-import { h, tag, table, errorBox } from "../dom.js";
+import { h, table, rowOf, panel, fold, bullets, errorBox, tag } from "../dom.js";
 import { whole, money, span, estimate } from "../format.js";
 
 // A likely value, its range below it: the column of the plan is narrow.
@@ -8,12 +8,20 @@ function likely(figure, format = whole) {
   return [value, range && h("div", { class: "small dim" }, range.replace(")", ""))];
 }
 
+const example = (i) =>
+  h(
+    "li",
+    { class: "edit" },
+    rowOf(h("code", {}, i.id), i.type && tag(i.type, "grey")),
+    i.context && h("div", { class: "text small dim" }, i.context),
+    h("div", { class: "text small" }, i.question),
+    h("div", { class: "small" }, h("b", {}, "Answers: "), i.answers.join(" · ")),
+  );
+
 export const FINDINGS = {
   preview: (p) =>
-    h(
-      "section",
-      { class: "panel pad stack tight" },
-      h("h2", {}, `Data: ${p.name}`),
+    panel(
+      `Data: ${p.name}`,
       p.overlap
         ? errorBox({ message: p.overlap })
         : h("p", { class: "good" }, "✓ The splits are disjoint, by id and by content."),
@@ -25,33 +33,11 @@ export const FINDINGS = {
         }),
         { from: 1, to: 2 },
       ),
-      Object.entries(p.splits).map(([name, s]) =>
-        h(
-          "details",
-          {},
-          h("summary", {}, `First items of ${name}`),
-          h(
-            "ul",
-            { class: "stack tight" },
-            s.items.map((i) =>
-              h(
-                "li",
-                { class: "edit" },
-                h("div", { class: "row" }, h("code", {}, i.id), i.type && tag(i.type, "grey")),
-                i.context && h("div", { class: "text small dim" }, i.context),
-                h("div", { class: "text small" }, i.question),
-                h("div", { class: "small" }, h("b", {}, "Answers: "), i.answers.join(" · ")),
-              ),
-            ),
-          ),
-        ),
-      ),
+      Object.entries(p.splits).map(([name, s]) => fold(`First items of ${name}`, h("ul", { class: "stack tight" }, s.items.map(example)))),
     ),
   plan: (p) =>
-    h(
-      "section",
-      { class: "panel pad stack tight" },
-      h("h2", {}, "Plan ", tag("estimate", "grey")),
+    panel(
+      ["Plan ", tag("estimate", "grey")],
       h(
         "p",
         {},
@@ -76,10 +62,8 @@ export const FINDINGS = {
           `, with target calls of ${span(p.call_seconds.target)} and optimizer calls of ${span(p.call_seconds.optimizer)}`,
         ),
       ),
-      h(
-        "details",
-        {},
-        h("summary", {}, "By stage"),
+      fold(
+        "By stage",
         table(
           null,
           p.lines.map((l) => [l.role, l.stage.replaceAll("_", " "), whole(l.calls)]),
@@ -94,29 +78,10 @@ export const FINDINGS = {
 function checks(title, list) {
   const failed = list.filter((c) => c.status === "fail").length,
     warned = list.filter((c) => c.status === "warn").length;
-  return h(
-    "section",
-    { class: "panel pad stack tight" },
-    h(
-      "h2",
-      {},
-      `${title} `,
-      tag(
-        failed ? `${failed} failed` : warned ? `${warned} warnings` : "all well",
-        failed ? "fail" : warned ? "warn" : "pass",
-      ),
-    ),
-    h(
-      "ul",
-      { class: "checks" },
-      list.map((c) =>
-        h(
-          "li",
-          {},
-          h("span", {}, tag(c.status)),
-          h("div", {}, h("b", {}, c.name), ": ", c.says, c.fix && h("div", { class: "small dim" }, `→ ${c.fix}`)),
-        ),
-      ),
-    ),
-  );
+  const result = failed ? tag(`${failed} failed`, "fail") : warned ? tag(`${warned} warnings`, "warn") : tag("all well", "pass");
+  const line = (c) => [
+    h("span", {}, tag(c.status)),
+    h("div", {}, h("b", {}, c.name), ": ", c.says, c.fix && h("div", { class: "small dim" }, `→ ${c.fix}`)),
+  ];
+  return panel([`${title} `, result], bullets(list.map(line), "checks"));
 }

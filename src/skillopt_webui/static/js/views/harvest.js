@@ -1,5 +1,5 @@
 // Harvested tasks: what was asked, what was rejected and corrected; keep, edit, drop and merge; then write the tasks file.
-import { h, put, tag, empty, errorBox, say, longText } from "../dom.js";
+import { h, put, longText, rowOf, rowBetween, stackOf, closeStack, empty, errorBox, say, tag } from "../dom.js";
 import { get, post } from "../api.js";
 
 const ORDER = { rule: 0, candidate: 1, kept: 2, dropped: 3 };
@@ -51,14 +51,14 @@ export async function harvestView(root, { query, signal }) {
   const skill = h("input", { placeholder: "Installed skill (optional)", "aria-label": "Installed skill" });
   put(
     root,
-    h("div", { class: "head" }, h("h1", {}, `Review of ${folder}`), rows.length > 1 && h("div", { class: "row" }, rows.map((row) => h("a", { href: `#/harvest?folder=${encodeURIComponent(row.folder)}` }, `${row.folder} (${row.waiting})`)))),
-    h("div", { class: "stack" }, wrong, list, h("div", { class: "row" }, skill, h("button", { class: "main", onclick: finish }, "Write the tasks file")), written),
+    h("div", { class: "head" }, h("h1", {}, `Review of ${folder}`), rows.length > 1 && rowOf(rows.map((row) => h("a", { href: `#/harvest?folder=${encodeURIComponent(row.folder)}` }, `${row.folder} (${row.waiting})`)))),
+    stackOf(wrong, list, rowOf(skill, h("button", { class: "main", onclick: finish }, "Write the tasks file")), written),
   );
   draw(await get(`/api/harvests/tasks?folder=${encodeURIComponent(folder)}`, signal));
 }
 
-function card(task, tasks, decide) {
-  const tried = task.trials.filter((t) => t.rejected_fails !== null);
+function card({ task, status, sessions, trials }, tasks, decide) {
+  const tried = trials.filter((t) => t.rejected_fails !== null);
   const apart = tried.filter((t) => t.rejected_fails === true && t.corrected_passes === true).length;
   const text = h("input", { class: "grow", value: `rule=${task.rule}`, "aria-label": `Edit of ${task.id}` });
   const writing = h(
@@ -68,19 +68,17 @@ function card(task, tasks, decide) {
     h("button", { class: "main", onclick: () => decide(task.id, "edit", { text: text.value }) }, "Use this"),
     h("span", { class: "dim small" }, "rule=…, instruction=…, or a check: contains=…, exact=…, regex=…, rubric=…"),
   );
-  const others = tasks.filter((other) => other.id !== task.id);
+  const others = tasks.map((other) => other.task).filter((other) => other.id !== task.id);
   const into = h("select", { "aria-label": `Merge ${task.id} into` }, h("option", { value: "" }, "Merge into…"), others.map((other) => h("option", { value: other.id }, `${other.id} ${other.rule.slice(0, 50)}`)));
   into.addEventListener("change", () => into.value && decide(task.id, "merge", { into: into.value }));
   const part = (name, words) => words && h("div", {}, h("b", {}, `${name} `), longText(words));
   return h(
     "section",
     { class: "panel pad stack tight", "aria-label": `Task ${task.id}` },
-    h("div", { class: "row between" }, h("h2", {}, task.rule, " ", tag(task.status, KIND[task.status])), h("span", { class: "dim small" }, `${task.id}, ${task.sessions} sessions${task.skill ? `, skill ${task.skill}` : ""}`)),
-    h("p", {}, `Check: ${task.check} `, h("code", {}, task.values.join(" | ")), task.unwanted.length > 0 && [" and not ", h("code", {}, task.unwanted.join(" | "))], " ", tried.length > 0 && tag(`tells ${apart} of ${tried.length} apart`, apart === tried.length ? "good" : "warn")),
-    h("details", {}, h("summary", {}, "The sessions' own words"), task.examples.map((each) => h("div", { class: "stack tight" }, h("p", { class: "dim small" }, `${each.source}:${each.session}:${each.line}-${each.last_line}`), part("Asked", each.request), part("Rejected", each.rejected), part("Correction", each.words), part("Then", each.corrected)))),
-    h(
-      "div",
-      { class: "row" },
+    rowBetween(h("h2", {}, task.rule, " ", tag(status, KIND[status])), h("span", { class: "dim small" }, `${task.id}, ${sessions} sessions${task.skill ? `, skill ${task.skill}` : ""}`)),
+    h("p", {}, `Check: ${task.check.kind} `, h("code", {}, task.check.values.join(" | ")), task.check.unwanted.length > 0 && [" and not ", h("code", {}, task.check.unwanted.join(" | "))], " ", tried.length > 0 && tag(`tells ${apart} of ${tried.length} apart`, apart === tried.length ? "good" : "warn")),
+    h("details", {}, h("summary", {}, "The sessions' own words"), task.occurrences.map((each) => closeStack(h("p", { class: "dim small" }, `${each.source}:${each.session}:${each.line}-${each.last_line}`), part("Asked", each.request), part("Rejected", each.rejected), part("Correction", each.words), part("Then", each.corrected)))),
+    rowOf(
       ["keep", "drop"].map((action) => h("button", { "data-key": `${action}-${task.id}`, onclick: () => decide(task.id, action) }, action === "keep" ? "Keep" : "Drop")),
       h("button", { onclick: () => { writing.hidden = !writing.hidden; } }, "Edit"),
       into,

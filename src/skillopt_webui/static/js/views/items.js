@@ -1,5 +1,5 @@
 // Every item under every version: the table, and below it the items that no skill has solved.
-import { h, put, tag, empty, errorBox } from "../dom.js";
+import { h, put, rowOf, stackOf, panel, bullets, button, emptyPanel, attempt, tag } from "../dom.js";
 import { get, of } from "../api.js";
 import { itemsTable, inAddress } from "../items.js";
 import { openTrajectory } from "../trajectory.js";
@@ -24,67 +24,39 @@ export async function itemsTab(root, run, { query, signal }) {
             rows.map((r) => r.item),
           ),
       })
-    : h(
-        "div",
-        { class: "panel" },
-        empty("Nothing is measured yet", h("p", {}, "After the first evaluation each item has a row here.")),
-      );
+    : emptyPanel("Nothing is measured yet", "After the first evaluation each item has a row here.");
   const below = h("div", {}, h("p", { class: "wait" }, "Looking for persistent failures…"));
-  put(root, h("div", { class: "stack" }, shown, below));
-  get(of(run.id, "/failures"), signal) // only now: both read the same files, and the table comes first
-    .then((failures) => put(below, failureList(run, failures)))
-    .catch((error) => error.name !== "AbortError" && put(below, errorBox(error)));
+  put(root, stackOf(shown, below));
+  // Only now: both read the same files, and the table comes first.
+  attempt(below, async () => put(below, failureList(run, await get(of(run.id, "/failures"), signal))));
   return null;
 }
 
 function failureList(run, { general, groups, set_aside: aside }) {
-  const parts = [h("h2", {}, "Persistent failures")];
-  parts.push(
+  const refused = Object.entries(aside).map(([item, why]) => [h("code", {}, item), " ", why]);
+  return panel(
+    "Persistent failures",
     h("p", { class: "dim" }, groups.length ? general : "None: some skill solved every item that was measured often enough."),
+    groups.map((group) => groupCard(run, group)),
+    refused.length > 0 && [h("h3", {}, "Set aside: the endpoint refuses them for every skill alike"), bullets(refused)],
   );
-  for (const group of groups) parts.push(groupCard(run, group));
-  const refused = Object.entries(aside);
-  if (refused.length)
-    parts.push(
-      h("h3", {}, "Set aside: the endpoint refuses them for every skill alike"),
-      h(
-        "ul",
-        { class: "small" },
-        refused.map(([item, why]) => h("li", {}, h("code", {}, item), " ", why)),
-      ),
-    );
-  return h("section", { class: "panel pad stack tight" }, parts);
 }
 
 function groupCard(run, group) {
   const lasts = group.items.map((o) => o.last?.id).filter(Boolean),
     standing = group.items[0].standing;
+  const item = (i) => {
+    const open = () => openTrajectory(run.id, { id: i.last.id }, lasts);
+    return [button(i.item_id, open, { class: "chip", disabled: !i.last }), " ", i.said];
+  };
   return h(
     "div",
     { class: `edit ${standing === "task" ? "against" : "out"}` },
-    h(
-      "div",
-      { class: "row" },
+    rowOf(
       h("b", {}, group.pattern),
       tag(group.items.length === 1 ? "1 item" : `${group.items.length} items`, standing === "task" ? "bad" : "grey"),
     ),
     h("p", { class: "small" }, group.advice),
-    h(
-      "ul",
-      { class: "small failing" },
-      group.items.map((i) =>
-        h(
-          "li",
-          {},
-          h(
-            "button",
-            { class: "chip", disabled: !i.last, onclick: () => openTrajectory(run.id, { id: i.last.id }, lasts) },
-            i.item_id,
-          ),
-          " ",
-          i.said,
-        ),
-      ),
-    ),
+    bullets(group.items.map(item), "small failing"),
   );
 }

@@ -1,5 +1,5 @@
 // Open letters of a run whose optimizer is a handoff: the letter on the left, the reply on the right, which is checked first.
-import { h, put, tag, errorBox, say, longText, stored, every, copyButton } from "../dom.js";
+import { h, put, longText, stored, copyButton, every, rowOf, rowBetween, closeStack, errorBox, say, tag } from "../dom.js";
 import { get, post, of } from "../api.js";
 
 const FIELDS = ["pattern", "rationale", "trajectory_ids", "section", "anchor", "text"];
@@ -67,12 +67,12 @@ function card(run, letter, draw, signal) {
   return h(
     "section",
     { class: "panel pad stack tight", "aria-label": `Letter ${letter.number}` },
-    h("div", { class: "row between" }, h("h2", {}, `Letter ${letter.number} `, tag(letter.stage, "info")), copyButton(() => whole, "Copy letter", "")),
+    rowBetween(h("h2", {}, `Letter ${letter.number} `, tag(letter.stage, "info")), copyButton(() => whole, "Copy letter", "")),
     h(
       "div",
       { class: "sides" },
       text,
-      h("div", { class: "stack tight" }, /reflect/.test(letter.stage) && editForm(letter, reply), reply, wrong, h("div", { class: "row" }, h("button", { class: "main", onclick: submit }, "Submit reply"))),
+      closeStack(/reflect/.test(letter.stage) && editForm(letter, reply), reply, wrong, rowOf(h("button", { class: "main", onclick: submit }, "Submit reply"))),
     ),
   );
 }
@@ -95,7 +95,7 @@ function editForm(letter, reply) {
     reply.dispatchEvent(new Event("input"));
     for (const input of Object.values(inputs)) input.value = "";
   };
-  return h("details", {}, h("summary", {}, "Write an edit in a form"), h("div", { class: "stack tight" }, op, Object.values(inputs), h("div", { class: "row" }, h("button", { onclick: add }, "Add edit to the reply"))));
+  return h("details", {}, h("summary", {}, "Write an edit in a form"), closeStack(op, Object.values(inputs), rowOf(h("button", { onclick: add }, "Add edit to the reply"))));
 }
 
 // Headings, paragraphs and fenced blocks of a letter; all of it is text.

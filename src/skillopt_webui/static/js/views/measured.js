@@ -1,5 +1,5 @@
 // One measurement outside of a training (an evaluation, a comparison, a check): what was measured, its result, its items.
-import { h, put, empty, scroller, table } from "../dom.js";
+import { h, put, scroller, table, stackOf, closeStack, empty } from "../dom.js";
 import { get, path } from "../api.js";
 import { score, ranged, signed, whole, span, money, chance } from "../format.js";
 import { itemsTable, inAddress } from "../items.js";
@@ -36,7 +36,7 @@ export async function measuredView(root, { parts, query, signal }) {
     root,
     h("div", { class: "crumb" }, h("a", { href: "#/evaluate" }, "Evaluate"), " / ", parts[2]),
     h("div", { class: "head" }, h("h1", {}, titleOf(found.kind, id, found.result, found.names))),
-    h("div", { class: "stack" }, h("section", { class: "panel pad" }, resultFigures(found)), measuredItems(id, found.table, { query, signal })),
+    stackOf(h("section", { class: "panel pad" }, resultFigures(found)), measuredItems(id, found.table, { query, signal })),
   );
   openNamed({ api: `/api/measured/${path(id)}` }, query);
 }
@@ -62,9 +62,7 @@ const facts = (pairs) =>
 // What a result says, whatever it is of: the sentence first, then the figures that it rests on.
 export function resultFigures({ result: r, names, table: items }) {
   const spent = r.telemetry?.paid || r.spent || r.paid;
-  return h(
-    "div",
-    { class: "stack tight" },
+  return closeStack(
     h("p", { class: "verdict" }, r.says || r.verdict),
     facts([
       ...sides(r, names),

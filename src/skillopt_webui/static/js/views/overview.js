@@ -1,5 +1,5 @@
 // The first look at a run: the verdict with its figures, one chart, what the best skill does that the first did not.
-import { h, put, tag, longText, empty, scroller } from "../dom.js";
+import { h, put, longText, scroller, table, stackOf, twoColumns, panel, sheet, empty, tag } from "../dom.js";
 import { get, of, path } from "../api.js";
 import { fixed, score, signed, ranged, whole, money, span, clock, eventLine, gateLine, paidBy } from "../format.js";
 import { lineChart } from "../chart.js";
@@ -16,62 +16,34 @@ export async function overviewTab(root, run, { signal }) {
     gains = h("div", {}),
     why = h("div", {}),
     now = h("div", {}),
-    table = h("div", {}),
+    skills = h("div", {}),
     small = h("dl", { class: "nums panel pad only-small", tabindex: "0", "aria-label": "Figures" }),
     epochs = h("div", { class: "stack tight" });
   const log = h("ol", { class: "log", tabindex: "0", "aria-label": "Latest events" });
-  const logHead = h("div", { class: "row between pad" });
+  const legend = h(
+    "div",
+    { class: "legend" },
+    key("var(--accent)", "validation, current skill", "line"),
+    key("var(--edge)", "training batch", "line"),
+    key("var(--wash)", "skill tokens", "block"),
+    key("var(--good)", "● accepted"),
+    key("var(--bad)", "✕ rejected"),
+    key("var(--warn)", "◇ indecisive"),
+    key("var(--guide)", "◆ guidance"),
+  );
+  const curveHead = h("div", { class: "head" }, h("h2", {}, "Validation score and skill length"), legend);
+  const rateHead = h("h2", {}, "Learning rate ", h("span", { class: "dim small" }, "edits per step"));
   put(
     root,
-    h(
-      "div",
-      { class: "stack" },
+    stackOf(
       why,
       small,
       verdict,
-      h(
-        "div",
-        { class: "curve" },
-        h(
-        "section",
-        { class: "panel pad" },
-        now,
-        h(
-          "div",
-          { class: "head" },
-          h("h2", {}, "Validation score and skill length"),
-          h(
-            "div",
-            { class: "legend" },
-            key("var(--accent)", "validation, current skill", "line"),
-            key("var(--edge)", "training batch", "line"),
-            key("var(--wash)", "skill tokens", "block"),
-            key("var(--good)", "● accepted"),
-            key("var(--bad)", "✕ rejected"),
-            key("var(--warn)", "◇ indecisive"),
-            key("var(--guide)", "◆ guidance"),
-          ),
-        ),
-        val.node,
-        ),
-        table,
-      ),
+      h("div", { class: "curve" }, h("section", { class: "panel pad" }, now, curveHead, val.node), skills),
       gains,
-      h(
-        "div",
-        { class: "two" },
-        h("section", { class: "panel" }, logHead, log),
-        h(
-          "div",
-          { class: "stack" },
-          h(
-            "section",
-            { class: "panel pad" },
-            h("h2", {}, "Learning rate ", h("span", { class: "dim small" }, "edits per step")),
-            rate.node,
-          ),
-          h("section", { class: "panel pad stack tight" }, h("h2", {}, "Epochs"), epochs),
-        ),
+      twoColumns(
+        sheet("Latest", log, h("a", { href: `#/run/${path(run.id)}/log` }, "All events")),
+        stackOf(h("section", { class: "panel pad" }, rateHead, rate.node), panel("Epochs", epochs)),
       ),
     ),
   );
@@ -83,7 +55,7 @@ export async function overviewTab(root, run, { signal }) {
     drawLog();
     if (what === "event") return;
     put(why, whyNot(run));
-    put(table, measuredPanel(run));
+    put(skills, measuredPanel(run));
     const { curves, steps, status } = run.data,
       first = firstScore(run),
       scores = !curves.scores.length && first !== undefined ? [[0, first]] : curves.scores;
@@ -121,7 +93,6 @@ export async function overviewTab(root, run, { signal }) {
       .filter(([, text]) => text)
       .slice(-40)
       .reverse();
-    put(logHead, h("h2", {}, "Latest"), h("a", { href: `#/run/${path(run.id)}/log` }, "All events"));
     put(
       log,
       lines.length
@@ -133,15 +104,8 @@ export async function overviewTab(root, run, { signal }) {
   const opened = new Set();
   function drawEpochs(steps) {
     const ends = steps.filter((r) => r.epoch_end).map((r) => r.epoch_end);
-    put(
-      epochs,
-      ends.length
-        ? ends.map((end) => epochRow(run, end, opened, signal))
-        : empty(
-            "No epoch has ended yet",
-            h("p", {}, "The slow update and the meta skill appear here at the end of each epoch."),
-          ),
-    );
+    const says = "The slow update and the meta skill appear here at the end of each epoch.";
+    put(epochs, ends.length ? ends.map((end) => epochRow(run, end, opened, signal)) : empty("No epoch has ended yet", says));
   }
 
   run.listeners.add(draw);
@@ -182,9 +146,8 @@ function verdictPanel(run) {
   if (s?.initial.val == null)
     return h("section", { class: "panel pad" }, h("p", { class: "verdict" }, pid ? beforeFirst(run) : "Nothing was measured."));
   const luck = s.best.val_remeasured != null && s.best.version > 0;
-  return h(
-    "section",
-    { class: "panel pad stack tight" },
+  return panel(
+    null,
     h("p", { class: "verdict" }, pid ? soFar(s) : verdict),
     luck &&
       h("p", {}, `Selection bias: the gate saw ${score(s.best.val)} in validation, fresh samples give ${score(s.best.val_remeasured)} (${signed(-s.best.winners_curse)}).`),
@@ -211,17 +174,17 @@ const soFar = (s) =>
 // Every skill that was measured, with its interval.
 function measuredPanel({ data: { measured, summary } }) {
   if (summary?.initial.val == null) return null;
-  const cell = (row, split) => [
-    h("td", { class: "num" }, row[split] == null ? (split === "test" && summary.best.test == null ? "not read yet" : "–") : ranged(row[split], row[`${split}_interval`])),
-    h("td", { class: "to-scale" }, bar(row[split], row[`${split}_interval`])),
+  const cells = (row, split) => [
+    row[split] == null ? (split === "test" && summary.best.test == null ? "not read yet" : "–") : ranged(row[split], row[`${split}_interval`]),
+    bar(row[split], row[`${split}_interval`]),
   ];
-  const rows = measured.map((row) => h("tr", {}, h("td", {}, h("b", {}, row.name), row.detail && h("div", { class: "small dim" }, row.detail), row.tokens != null && h("div", { class: "small dim" }, `${whole(row.tokens)} tokens`)), cell(row, "val"), cell(row, "test")));
-  return h(
-    "section",
-    { class: "panel" },
-    h("h2", { class: "pad" }, "Measured skills"),
-    scroller("Measured skills", h("table", { class: "measured" }, h("thead", {}, h("tr", {}, ["", "validation", "", "test", ""].map((t) => h("th", {}, t)))), h("tbody", {}, rows))),
-  );
+  const rows = measured.map((row) => [
+    [h("b", {}, row.name), row.detail && h("div", { class: "small dim" }, row.detail), row.tokens != null && h("div", { class: "small dim" }, `${whole(row.tokens)} tokens`)],
+    ...cells(row, "val"),
+    ...cells(row, "test"),
+  ]);
+  const heads = ["", "validation", "", "test", ""];
+  return sheet("Measured skills", scroller("Measured skills", table(heads, rows, { class: "measured" })));
 }
 
 // What the remaining steps will take if they take as much as those before; null unless the run is at work.
@@ -260,10 +223,8 @@ function gainsPanel(run, version, table, skill) {
     .map(([text, seq]) => ({ text, step: skill.entries[seq].step }));
   const items = (mode) => `#/run/${path(run.id)}/items?split=val&mode=${mode}&a=v0&b=v${version}`;
   const count = (n) => (n === 1 ? "1 validation item" : `${n} validation items`);
-  return h(
-    "section",
-    { class: "panel pad stack tight" },
-    h("h2", {}, "What the best skill does that the initial one did not"),
+  return panel(
+    "What the best skill does that the initial one did not",
     h(
       "p",
       {},
@@ -287,55 +248,24 @@ function gainsPanel(run, version, table, skill) {
 function epochRow(run, { epoch, slow_update: slow, meta_skill: meta }, opened, signal) {
   const inside = h("div", { class: "stack tight" });
   const outcome = { accept: "accepted", skipped: "no guidance" }[slow?.decision] || slow?.decision;
-  return h(
-    "details",
-    {
-      open: opened.has(epoch),
-      ontoggle: async (event) => {
-        if (!event.target.open) {
-          opened.delete(epoch);
-          return;
-        }
-        opened.add(epoch);
-        if (!inside.childNodes.length) put(inside, epochDetail(await get(of(run.id, `/epochs/${epoch}`), signal)));
-      },
-    },
-    h(
-      "summary",
-      { "data-key": `epoch-${epoch}` },
-      `Epoch ${epoch} `,
-      slow ? tag(`slow update: ${outcome}`, slow.decision) : tag("no slow update", "grey"),
-      " ",
-      meta && tag("meta skill", "info"),
-    ),
-    inside,
-  );
+  const turned = async ({ target }) => {
+    if (!target.open) return opened.delete(epoch);
+    opened.add(epoch);
+    if (!inside.childNodes.length) put(inside, epochDetail(await get(of(run.id, `/epochs/${epoch}`), signal)));
+  };
+  const tags = [slow ? tag(`slow update: ${outcome}`, slow.decision) : tag("no slow update", "grey"), " ", meta && tag("meta skill", "info")];
+  const summary = h("summary", { "data-key": `epoch-${epoch}` }, `Epoch ${epoch} `, tags);
+  return h("details", { open: opened.has(epoch), ontoggle: turned }, summary, inside);
 }
 
 function epochDetail({ comparison, gate, memory }) {
-  const parts = [];
-  if (comparison) {
-    const counts = Object.entries(comparison.counts).map(([name, n]) => `${n} ${name.replaceAll("_", " ")}`);
-    parts.push(
-      h(
-        "p",
-        { class: "small dim" },
-        `Version ${comparison.before_version} against ${comparison.after_version} on the same items: `,
-        counts.join(", ") || comparison.lost,
-      ),
-    );
-    if (comparison.guidance)
-      parts.push(h("div", { class: "note" }, h("b", {}, "Guidance: "), longText(comparison.guidance)));
-    if (gate) parts.push(h("p", { class: "small" }, gateLine(gate)));
-  }
-  if (memory !== null && memory !== undefined)
-    parts.push(
-      h(
-        "div",
-        { class: "note" },
-        h("b", {}, "Meta skill (notes for the optimizer, never in the skill): "),
-        longText(memory || "empty"),
-      ),
-    );
-  return parts;
+  const note = (title, text) => h("div", { class: "note" }, h("b", {}, `${title}: `), longText(text));
+  const counts = Object.entries(comparison?.counts || {}).map(([name, n]) => `${n} ${name.replaceAll("_", " ")}`);
+  const versions = comparison && `Version ${comparison.before_version} against ${comparison.after_version} on the same items: `;
+  return [
+    comparison && h("p", { class: "small dim" }, versions, counts.join(", ") || comparison.lost),
+    comparison?.guidance && note("Guidance", comparison.guidance),
+    comparison && gate && h("p", { class: "small" }, gateLine(gate)),
+    memory != null && note("Meta skill (notes for the optimizer, never in the skill)", memory || "empty"),
+  ];
 }

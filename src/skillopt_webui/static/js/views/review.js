@@ -1,5 +1,5 @@
 // Opposite edits: both sides with their trajectories; a person chooses, edits, or writes an edit.
-import { h, put, tag, empty, errorBox, say } from "../dom.js";
+import { h, put, rowOf, rowBetween, stackOf, closeStack, button, emptyPanel, attempt, say, tag } from "../dom.js";
 import { get, post, of } from "../api.js";
 import { openTrajectory } from "../trajectory.js";
 import { editCard } from "../edit.js";
@@ -8,7 +8,7 @@ import { letters } from "./letters.js";
 export async function reviewTab(root, run, { signal }) {
   const box = h("div", { class: "stack" }),
     mail = h("div", {});
-  put(root, h("div", { class: "stack" }, mail, box));
+  put(root, stackOf(mail, box));
   if (run.data.human_paced) await letters(mail, run, { signal });
   let known = "";
 
@@ -16,21 +16,8 @@ export async function reviewTab(root, run, { signal }) {
     known = JSON.stringify(conflicts.map((c) => [c.id, c.status]));
     if (!conflicts.length && run.data.human_paced) return;
     if (!conflicts.length) {
-      put(
-        box,
-        h(
-          "div",
-          { class: "panel" },
-          empty(
-            "Nothing to decide",
-            h(
-              "p",
-              {},
-              "When two edits of a step ask for opposite things, neither is applied, and they wait here for a person.",
-            ),
-          ),
-        ),
-      );
+      const says = "When two edits of a step ask for opposite things, neither is applied, and they wait here for a person.";
+      put(box, emptyPanel("Nothing to decide", says));
       return;
     }
     const open = conflicts.filter((c) => c.status === "open").length;
@@ -65,34 +52,21 @@ function card(run, conflict, draw) {
     "aria-label": `Your own edit for conflict ${conflict.id}`,
     placeholder: "Your own edit",
   });
-  const writing = h(
-    "div",
-    { class: "stack tight", hidden: true },
+  const writing = closeStack(
     own,
-    h(
-      "div",
-      { class: "row" },
-      h("button", { class: "main", onclick: () => decide("own", own.value) }, "Use this"),
-      h(
-        "button",
-        {
-          onclick: () => {
-            writing.hidden = true;
-          },
-        },
-        "Cancel",
-      ),
+    rowOf(
+      button("Use this", () => decide("own", own.value), { class: "main" }),
+      button("Cancel", () => (writing.hidden = true)),
     ),
   );
+  writing.hidden = true;
   const decide = async (choice, text = "") => {
-    try {
+    await attempt(wrong, async () => {
       const { conflicts } = await post(of(run.id, `/conflicts/${conflict.id}`), { choice, text });
       say(`Conflict ${conflict.id}: ${choice}`);
       draw(conflicts);
       run.reload?.();
-    } catch (error) {
-      put(wrong, errorBox(error));
-    }
+    });
   };
   const write = (text) => {
     own.value = text;
@@ -100,52 +74,40 @@ function card(run, conflict, draw) {
     own.focus();
   };
   const picked = (name) => conflict.choice === name.toLowerCase() || conflict.choice === "both";
+  const chooser = (choice, text, chosen = conflict.choice === choice) =>
+    button(text, () => decide(choice), { "aria-pressed": String(chosen) });
+  const shown = (t) =>
+    h(
+      "li",
+      {},
+      t.scores[0] >= 1 ? tag("✓", "good") : tag("✗", "bad"),
+      " ",
+      h("b", {}, t.item),
+      ": ",
+      t.input,
+      " → ",
+      h("code", {}, t.output),
+      h("span", { class: "dim" }, ` ${t.feedback}`),
+    );
   const side = (name, edit) =>
     h(
       "div",
       { class: `stack tight ${picked(name) ? "picked" : ""}`, "aria-current": picked(name) ? "true" : null },
-      h(
-        "div",
-        { class: "row between" },
+      rowBetween(
         h("h3", {}, `Side ${name} `, picked(name) && tag("chosen", "good")),
         !closed &&
-          h(
-            "div",
-            { class: "row" },
-            h("button", { "aria-pressed": String(picked(name)), onclick: () => decide(name.toLowerCase()) }, `Choose ${name}`),
-            h("button", { class: "plain", onclick: () => write(edit.text) }, "Edit"),
+          rowOf(
+            chooser(name.toLowerCase(), `Choose ${name}`, picked(name)),
+            button("Edit", () => write(edit.text), { class: "plain" }),
           ),
       ),
       editCard(edit, { state: picked(name) ? ["in", "chosen"] : ["torn", ""], open: (id) => openTrajectory(run.id, { id }, edit.trajectory_ids) }),
-      h(
-        "ul",
-        { class: "small" },
-        edit.trajectory_ids
-          .slice(0, 3)
-          .map((id) => conflict.trajectories[id])
-          .filter(Boolean)
-          .map((t) =>
-            h(
-              "li",
-              {},
-              t.scores[0] >= 1 ? tag("✓", "good") : tag("✗", "bad"),
-              " ",
-              h("b", {}, t.item),
-              ": ",
-              t.input,
-              " → ",
-              h("code", {}, t.output),
-              h("span", { class: "dim" }, ` ${t.feedback}`),
-            ),
-          ),
-      ),
+      h("ul", { class: "small" }, edit.trajectory_ids.slice(0, 3).map((id) => conflict.trajectories[id]).filter(Boolean).map(shown)),
     );
   return h(
     "section",
     { class: "panel pad stack tight", "aria-label": `Conflict ${conflict.id}` },
-    h(
-      "div",
-      { class: "row between" },
+    rowBetween(
       h(
         "h2",
         {},
@@ -155,14 +117,7 @@ function card(run, conflict, draw) {
       h("span", { class: "dim small" }, `step ${conflict.step}: ${conflict.reason}`),
     ),
     h("div", { class: "sides" }, side("A", conflict.a), conflict.b && side("B", conflict.b)),
-    !closed &&
-      h(
-        "div",
-        { class: "row" },
-        h("button", { "aria-pressed": String(conflict.choice === "both"), onclick: () => decide("both") }, "Both"),
-        h("button", { "aria-pressed": String(conflict.choice === "neither"), onclick: () => decide("neither") }, "Neither"),
-        h("button", { onclick: () => write("") }, "Write your own"),
-      ),
+    !closed && rowOf(chooser("both", "Both"), chooser("neither", "Neither"), button("Write your own", () => write(""))),
     writing,
     wrong,
   );

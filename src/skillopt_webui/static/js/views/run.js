@@ -1,5 +1,5 @@
 // One run, live: figures, the strip of stages, and the tabs below. What happens arrives as events; nothing is reloaded.
-import { h, put, tag, errorBox, dialog, menu, onKeys, say, calm } from "../dom.js";
+import { h, put, onKeys, fieldOf, button, attempt, say, tag, menu, question, calm } from "../dom.js";
 import { get, post, follow, of, path } from "../api.js";
 import { score, money, span, whole, titled, tone } from "../format.js";
 import { stage, numbers } from "./live.js";
@@ -111,13 +111,9 @@ export async function runView(root, { parts, query, signal }) {
     put(body, box);
     drawTabs();
     run.listeners.clear();
-    Promise.resolve(view(box, run, { query: options, signal: abort.signal }))
-      .then((change) => {
-        mine.change = change;
-      })
-      .catch((error) => {
-        if (error.name !== "AbortError") put(box, errorBox(error));
-      });
+    attempt(box, async () => {
+      mine.change = await view(box, run, { query: options, signal: abort.signal });
+    });
   }
 
   function connected(yes) {
@@ -217,7 +213,7 @@ export function figures(run) {
 function mainAction(run) {
   const { status } = run.data;
   if (status === "finished") return null;
-  if (status !== "running") return h("button", { "data-key": "act-resume", class: "main", onclick: () => resumeDialog(run) }, "Resume");
+  if (status !== "running") return button("Resume", () => resumeDialog(run), { "data-key": "act-resume", class: "main" });
   const pause = async (event) => {
     event.target.disabled = true;
     try {
@@ -229,14 +225,14 @@ function mainAction(run) {
     event.target.disabled = false;
   };
   const title = "Nothing new starts, calls in flight are kept, and the process ends; Resume continues the run.";
-  return h("button", { "data-key": "act-pause", title, onclick: pause }, "Pause");
+  return button("Pause", pause, { "data-key": "act-pause", title });
 }
 
 function actions(run) {
   const id = run.id,
     key = (name) => ({ "data-key": `act-${name}` });
   if (run.data.status === "running")
-    return h("button", { ...key("stop"), class: "danger", onclick: () => confirmStop(id) }, "Stop now");
+    return button("Stop now", () => confirmStop(id), { ...key("stop"), class: "danger" });
   const link = (name, href, text, more = {}) => h("a", { ...key(name), class: "button", href, ...more }, text);
   return [
     run.data.comments > 0 &&
@@ -251,93 +247,33 @@ function actions(run) {
 }
 
 function confirmStop(id) {
-  dialog(
-    "box",
-    "Stop now?",
-    h(
-      "p",
-      {},
-      "The process ends at once. Replies that are in flight are lost, although they may be paid for; all others are kept, and the run can be resumed. Pause ends it cleanly.",
-    ),
-    {
-      foot: (close) => [
-        h("button", { onclick: close }, "Cancel"),
-        h(
-          "button",
-          {
-            class: "danger",
-            onclick: async () => {
-              close();
-              try {
-                await post(of(id, "/stop"));
-                say("Stopped.");
-              } catch (error) {
-                say(error.message, true);
-              }
-            },
-          },
-          "Stop now",
-        ),
-      ],
-    },
-  );
+  const says =
+    "The process ends at once. Replies that are in flight are lost, although they may be paid for; all others are kept, and the run can be resumed. Pause ends it cleanly.";
+  const stop = async () => {
+    await post(of(id, "/stop"));
+    say("Stopped.");
+  };
+  question("Stop now?", h("p", {}, says), "Stop now", stop, { kind: "danger" });
 }
 
 function resumeDialog(run) {
   const config = run.data.config,
     fields = ["budget.max_usd", "budget.max_calls", "budget.max_tokens", "budget.max_minutes", "hardware.workers"];
-  const inputs = fields.map((key) => [
-    key,
-    h("input", {
-      id: `r-${key}`,
-      value: config[key] ?? "",
-      placeholder: key.startsWith("budget") ? "no limit" : "",
-      inputmode: "decimal",
-    }),
-  ]);
-  const wrong = h("div", {});
-  dialog(
-    "box",
-    "Resume",
-    h(
-      "div",
-      { class: "stack" },
-      run.data.summary?.stop_reason && h("p", { class: "note" }, `It stopped: ${run.data.summary.stop_reason}`),
-      h(
-        "p",
-        { class: "dim" },
-        "It continues after its last finished step; replies that were received are not paid for again. These may be changed:",
-      ),
-      inputs.map(([key, input]) =>
-        h("div", { class: "field" }, h("label", { for: `r-${key}`, class: "mono small" }, key), input),
-      ),
-      wrong,
-    ),
-    {
-      foot: (close) => [
-        h("button", { onclick: close }, "Cancel"),
-        h(
-          "button",
-          {
-            class: "main",
-            onclick: async (event) => {
-              const set = {};
-              for (const [key, input] of inputs)
-                if (input.value.trim() !== String(config[key] ?? "")) set[key] = input.value;
-              event.target.disabled = true;
-              try {
-                await waitForLaunch(await post(of(run.id, "/resume"), { set }));
-                close();
-                say("The run continues.");
-              } catch (error) {
-                put(wrong, errorBox(error));
-                event.target.disabled = false;
-              }
-            },
-          },
-          "Resume",
-        ),
-      ],
-    },
-  );
+  const inputs = fields.map((key) => {
+    const placeholder = key.startsWith("budget") ? "no limit" : "";
+    return [key, h("input", { id: `r-${key}`, value: config[key] ?? "", placeholder, inputmode: "decimal" })];
+  });
+  const says =
+    "It continues after its last finished step; replies that were received are not paid for again. These may be changed:";
+  const content = [
+    run.data.summary?.stop_reason && h("p", { class: "note" }, `It stopped: ${run.data.summary.stop_reason}`),
+    h("p", { class: "dim" }, says),
+    inputs.map(([key, input]) => fieldOf(`r-${key}`, h("span", { class: "mono small" }, key), input)),
+  ];
+  question("Resume", content, "Resume", async () => {
+    const changed = inputs.filter(([key, input]) => input.value.trim() !== String(config[key] ?? ""));
+    const set = Object.fromEntries(changed.map(([key, input]) => [key, input.value]));
+    await waitForLaunch(await post(of(run.id, "/resume"), { set }));
+    say("The run continues.");
+  });
 }

@@ -1,5 +1,5 @@
 // The experiment table: runs with what differs between them; search, sort, filter, groups, ticks, CSV, names and notes.
-import { h, put, tag, empty, calm, dialog, menu, onKeys, every, errorBox } from "../dom.js";
+import { h, put, onKeys, every, rowOf, fieldOf, button, select, emptyPanel, tag, menu, question, calm } from "../dom.js";
 import { get, post, of, path } from "../api.js";
 import { score, ranged, money, span, ago, tone } from "../format.js";
 import { spark } from "../chart.js";
@@ -27,10 +27,14 @@ export async function runsView(root, { query, signal }) {
   const count = h("span", { class: "dim", "aria-live": "polite" });
   const picked = h("div", { class: "row picks", "aria-live": "polite" });
   const chooser = menu("Columns", "chooser");
-  const field = (name, label) => h("select", { "aria-label": label, onchange: (e) => set({ [name]: e.target.value }) });
-  const status = field("status", "Status"),
-    benchmark = field("benchmark", "Benchmark"),
-    grouping = field("group", "Groups");
+  const filter = (name, label, choices = []) => select(label, choices, kept[name], (value) => set({ [name]: value }));
+  const groupings = [
+    ["", "No groups"],
+    ["group", "Seeds and sweeps"],
+  ];
+  const status = filter("status", "Status"),
+    benchmark = filter("benchmark", "Benchmark"),
+    grouping = filter("group", "Groups", groupings);
   const search = h("input", {
     type: "search",
     placeholder: "Search names, tags, notes, models, settings",
@@ -38,13 +42,6 @@ export async function runsView(root, { query, signal }) {
     value: kept.search,
     oninput: () => set({ search: search.value }),
   });
-  put(
-    grouping,
-    [
-      ["", "No groups"],
-      ["group", "Seeds and sweeps"],
-    ].map(([value, text]) => h("option", { value, selected: value === kept.group }, text)),
-  );
   const heads = h("div", { class: "line heads", role: "row" });
   const scroll = h("div", { class: "tablebox" });
   const list = virtualList({
@@ -69,10 +66,8 @@ export async function runsView(root, { query, signal }) {
     h(
       "div",
       { class: "head" },
-      h("div", { class: "row" }, h("h1", {}, "Runs"), count),
-      h(
-        "div",
-        { class: "row" },
+      rowOf(h("h1", {}, "Runs"), count),
+      rowOf(
         h("button", { onclick: download }, "Export CSV"),
         h("a", { class: "button main", href: "#/new" }, "New run"),
       ),
@@ -255,6 +250,10 @@ export async function runsView(root, { query, signal }) {
     for (const id of kept.ticked) if (!rows.some((r) => r.id === id)) kept.ticked.delete(id);
     const n = kept.ticked.size,
       fits = n >= 2 && n <= MOST;
+    const clear = () => {
+      kept.ticked.clear();
+      refresh();
+    };
     put(
       picked,
       n > 0 && [
@@ -262,17 +261,7 @@ export async function runsView(root, { query, signal }) {
         fits
           ? h("a", { class: "button main", href: `#/compare?runs=${[...kept.ticked].map(encodeURIComponent).join(",")}` }, "Compare them")
           : h("span", { class: "dim" }, `select two to ${MOST} to compare them`),
-        h(
-          "button",
-          {
-            class: "plain",
-            onclick: () => {
-              kept.ticked.clear();
-              refresh();
-            },
-          },
-          "Clear",
-        ),
+        button("Clear", clear, { class: "plain" }),
       ],
     );
   }
@@ -339,7 +328,7 @@ export async function runsView(root, { query, signal }) {
     drawChooser();
     drawPicked();
     if (!rows.length) put(body, noRuns(folders));
-    else if (!found.length) put(body, h("div", { class: "panel" }, empty("Nothing fits", h("button", { onclick: showAll }, "Show all runs"))));
+    else if (!found.length) put(body, emptyPanel("Nothing fits", button("Show all runs", showAll)));
     else if (scroll.parentNode !== body) put(body, scroll);
     list.set(grouped(found));
   }
@@ -353,40 +342,16 @@ export async function runsView(root, { query, signal }) {
   function edit(row) {
     const name = h("input", { id: "l-name", value: row.labels.name }),
       tags = h("input", { id: "l-tags", value: row.labels.tags.join(", "), placeholder: "baseline, paper" }),
-      note = h("textarea", { id: "l-note", rows: 4 }),
-      wrong = h("div", {});
-    note.value = row.labels.note;
-    const fields = [
-      ["l-name", "Name", name],
-      ["l-tags", "Tags, separated by commas", tags],
-      ["l-note", "Note", note],
+      note = h("textarea", { id: "l-note", rows: 4, value: row.labels.note });
+    const content = [
+      fieldOf("l-name", "Name", name),
+      fieldOf("l-tags", "Tags, separated by commas", tags),
+      fieldOf("l-note", "Note", note),
     ];
-    dialog(
-      "box",
-      `${row.benchmark} / ${row.name}`,
-      h("div", { class: "stack" }, fields.map(([id, label, input]) => h("div", { class: "field" }, h("label", { for: id }, label), input)), wrong),
-      {
-        foot: (close) => [
-          h("button", { onclick: close }, "Cancel"),
-          h(
-            "button",
-            {
-              class: "main",
-              onclick: async () => {
-                try {
-                  await post(of(row.id, "/labels"), { name: name.value, tags: tags.value.split(","), note: note.value });
-                  close();
-                  await load();
-                } catch (error) {
-                  put(wrong, errorBox(error));
-                }
-              },
-            },
-            "Save",
-          ),
-        ],
-      },
-    );
+    question(`${row.benchmark} / ${row.name}`, content, "Save", async () => {
+      await post(of(row.id, "/labels"), { name: name.value, tags: tags.value.split(","), note: note.value });
+      await load();
+    });
   }
 
   // What is shown, in its order, with every setting that differs.
@@ -464,13 +429,9 @@ function csvCell(value) {
 }
 
 const noRuns = (folders) =>
-  h(
-    "div",
-    { class: "panel" },
-    empty(
-      "No runs yet",
-      h("p", {}, `There is nothing under ${folders.join(", ")}.`),
-      h("p", {}, "The simulated world shows the whole loop in a few seconds, without a key."),
-      h("a", { class: "button main", href: "#/new" }, "Start a first run"),
-    ),
+  emptyPanel(
+    "No runs yet",
+    `There is nothing under ${folders.join(", ")}.`,
+    "The simulated world shows the whole loop in a few seconds, without a key.",
+    h("a", { class: "button main", href: "#/new" }, "Start a first run"),
   );

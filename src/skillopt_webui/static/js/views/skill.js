@@ -1,5 +1,5 @@
 // The skill at any version: which step wrote each line, or side by side with any other version.
-import { h, put, tag, segment, errorBox, empty, onKeys } from "../dom.js";
+import { h, put, onKeys, rowOf, stackOf, closeStack, panel, button, select, emptyPanel, errorBox, attempt, tag, segment } from "../dom.js";
 import { get, post, of, path } from "../api.js";
 import { openTrajectory } from "../trajectory.js";
 import { editCard } from "../edit.js";
@@ -13,14 +13,7 @@ export async function skillTab(root, run, { query, signal }) {
   const versions = () => run.data.versions,
     best = run.data.summary?.best.version;
   if (!versions().length) {
-    put(
-      root,
-      h(
-        "div",
-        { class: "panel" },
-        empty("No version yet", h("p", {}, "The initial skill appears here as soon as the run has begun.")),
-      ),
-    );
+    put(root, emptyPanel("No version yet", "The initial skill appears here as soon as the run has begun."));
     return null;
   }
   let version = query.has("v") ? Number(query.get("v")) : (best ?? versions().at(-1));
@@ -31,7 +24,7 @@ export async function skillTab(root, run, { query, signal }) {
   const controls = h("div", { class: "row between" }),
     content = h("div", {}, h("p", { class: "wait" }, "Loading…")),
     about = h("div", { class: "stack tight" });
-  put(root, h("div", { class: "stack" }, h("section", { class: "panel pad" }, controls), content));
+  put(root, stackOf(h("section", { class: "panel pad" }, controls), content));
 
   const goTo = () => {
     history.replaceState(
@@ -42,75 +35,41 @@ export async function skillTab(root, run, { query, signal }) {
     draw();
   };
   const name = (v) => `v${v}${v === 0 ? " (initial)" : v === best ? " (best)" : ""}`;
+  const show = (v) => {
+    version = v;
+    goTo();
+  };
   const picker = (value, label, onpick) =>
-    h(
-      "select",
-      { "aria-label": label, "data-key": label, onchange: (event) => onpick(Number(event.target.value)) },
-      versions().map((v) => h("option", { value: String(v), selected: v === value }, name(v))),
-    );
+    select(label, versions().map((v) => [v, name(v)]), value, (v) => onpick(Number(v)), { "data-key": label });
 
   function drawControls() {
     const at = versions().indexOf(version);
+    const turn = (key, label, to, text) =>
+      button(text, () => show(versions()[to]), { "data-key": key, "aria-label": label, disabled: versions()[to] === undefined });
+    const from = (v) => {
+      against = v;
+      goTo();
+    };
+    const modes = [
+      ["blame", "Blame"],
+      ["diff", "Diff"],
+      ["plain", "Text"],
+    ];
+    const turnTo = (next) => {
+      if (next === "diff" && mode !== "diff") against = versions()[Math.max(0, at - 1)];
+      mode = next;
+      goTo();
+    };
     put(
       controls,
-      h(
-        "div",
-        { class: "row" },
-        h(
-          "button",
-          {
-            "data-key": "older",
-            "aria-label": "Older version",
-            disabled: at <= 0,
-            onclick: () => {
-              version = versions()[at - 1];
-              goTo();
-            },
-          },
-          "←",
-        ),
-        mode === "diff" && [
-          picker(against, "Left version", (v) => {
-            against = v;
-            goTo();
-          }),
-          h("span", { class: "dim" }, "→"),
-        ],
-        picker(version, "Version", (v) => {
-          version = v;
-          goTo();
-        }),
-        h(
-          "button",
-          {
-            "data-key": "newer",
-            "aria-label": "Newer version",
-            disabled: at >= versions().length - 1,
-            onclick: () => {
-              version = versions()[at + 1];
-              goTo();
-            },
-          },
-          "→",
-        ),
-        segment(
-          [
-            ["blame", "Blame"],
-            ["diff", "Diff"],
-            ["plain", "Text"],
-          ],
-          mode,
-          (next) => {
-            if (next === "diff" && mode !== "diff") against = versions()[Math.max(0, versions().indexOf(version) - 1)];
-            mode = next;
-            goTo();
-          },
-          "View",
-        ),
+      rowOf(
+        turn("older", "Older version", at - 1, "←"),
+        mode === "diff" && [picker(against, "Left version", from), h("span", { class: "dim" }, "→")],
+        picker(version, "Version", show),
+        turn("newer", "Newer version", at + 1, "→"),
+        segment(modes, mode, turnTo, "View"),
       ),
-      h(
-        "div",
-        { class: "row" },
+      rowOf(
         h("a", { class: "button", href: of(run.id, `/export/v${version}`), download: "" }, "Export"),
         h("a", { class: "button", href: `#/evaluate?run=${encodeURIComponent(run.id)}&v=${version}` }, "Evaluate"),
       ),
@@ -129,11 +88,7 @@ export async function skillTab(root, run, { query, signal }) {
       }
       const skill = await get(of(run.id, `/skills/${version}`), signal);
       if (mine !== token) return;
-      if (!skill.text.trim())
-        put(
-          content,
-          h("div", { class: "panel" }, empty("This version is empty", h("p", {}, "Training began without a skill."))),
-        );
+      if (!skill.text.trim()) put(content, emptyPanel("This version is empty", "Training began without a skill."));
       else if (mode === "plain") put(content, h("section", { class: "panel pad" }, h("pre", {}, skill.text)));
       else
         put(
@@ -148,10 +103,8 @@ export async function skillTab(root, run, { query, signal }) {
       if (mode === "blame")
         put(
           about,
-          h(
-            "div",
-            { class: "panel pad stack tight" },
-            h("h2", {}, "Who wrote what"),
+          panel(
+            "Who wrote what",
             legend(skill),
             h(
               "p",
@@ -215,10 +168,10 @@ export async function skillTab(root, run, { query, signal }) {
   // Change the line and measure the change on the items that fail, against the version as it is.
   function tryBox(place, text) {
     const own = h("textarea", { class: "code", rows: 3, "aria-label": "The line as you would write it", value: text }),
-      split = h("select", { "aria-label": "Items" }, h("option", { value: "train" }, "failing training items"), h("option", { value: "val" }, "failing validation items")),
+      split = select("Items", [["train", "failing training items"], ["val", "failing validation items"]], "train", ask),
       cost = h("p", { class: "dim small", "aria-live": "polite" }),
       out = h("div", {});
-    const go = h("button", { class: "main", disabled: true, onclick: start }, "Measure the change");
+    const go = button("Measure the change", start, { class: "main", disabled: true });
     const wish = () => ({ run: run.id, version, split: split.value, text: own.value, ...place });
     let failing = 0;
     async function ask() {
@@ -239,29 +192,25 @@ export async function skillTab(root, run, { query, signal }) {
     async function start() {
       go.disabled = true;
       put(out, h("p", { class: "dim" }, "Measuring…"));
-      try {
+      await attempt(out, async () => {
         const { launch } = await post("/api/try", { ...wish(), start: true }, signal);
         const status = await waitForLaunch(launch, { ended: true, signal });
         const found = await get(`/api/measured/${path(status.written)}`, signal);
         put(out, resultFigures(found), h("a", { href: `#/measured/${path(status.written)}` }, "Item by item"));
-      } catch (error) {
-        if (error.name !== "AbortError") put(out, errorBox(error));
-      }
+      });
       go.disabled = false;
     }
     own.addEventListener("input", () => (go.disabled = own.value === text || !failing));
-    split.addEventListener("change", ask);
     ask();
-    return h("div", { class: "stack tight" }, own, h("div", { class: "row" }, go, split), cost, out);
+    return closeStack(own, rowOf(go, split), cost, out);
   }
 
   function explain(entry, line, place) {
     if (window.innerWidth <= 1000) queueMicrotask(() => about.scrollIntoView({ block: "start" }));
     put(
       about,
-      h(
-        "div",
-        { class: "panel pad stack tight" },
+      panel(
+        null,
         entry
           ? [
               h("h2", {}, entry.kind === "guidance" ? `Slow update, epoch ${entry.epoch}` : `Step ${entry.step}`, " ", tag(`v${entry.version}`, "grey")),
@@ -283,8 +232,7 @@ export async function skillTab(root, run, { query, signal }) {
     const move = { "[": -1, "]": 1 }[key],
       next = versions()[versions().indexOf(version) + (move || 0)];
     if (!move || next === undefined) return false;
-    version = next;
-    goTo();
+    show(next);
     return true;
   });
   run.listeners.add((what) => {
@@ -339,9 +287,7 @@ function legend(skill) {
     counts.set(k, [(counts.get(k)?.[0] || 0) + 1, e]);
   }
   const newest = Math.max(1, ...Object.values(skill.entries).map((e) => e.step));
-  return h(
-    "div",
-    { class: "row" },
+  return rowOf(
     [...counts]
       .sort((a, b) => (a[1][1]?.step ?? 0) - (b[1][1]?.step ?? 0))
       .map(([k, [n, e]]) => {

@@ -1,5 +1,5 @@
 // Every step: what was proposed, merged, in conflict, selected, applied, with reasons; and the gate's evidence item by item.
-import { h, put, tag, longText, empty, errorBox, copyButton, onKeys } from "../dom.js";
+import { h, put, longText, copyButton, onKeys, rowOf, rowBetween, closeStack, panel, fold, bullets, emptyPanel, errorBox, attempt, tag } from "../dom.js";
 import { get, of, path } from "../api.js";
 import { score, fixed, verdictMark, gateLine, span } from "../format.js";
 import { itemsTable, inAddress } from "../items.js";
@@ -39,14 +39,7 @@ export async function stepsTab(root, run, { query, signal }) {
     if (rows.length === count) return;
     count = rows.length;
     if (!rows.length) {
-      put(
-        root,
-        h(
-          "div",
-          { class: "panel" },
-          empty("No step is finished yet", h("p", {}, "Each step appears here as soon as its gate has decided.")),
-        ),
-      );
+      put(root, emptyPanel("No step is finished yet", "Each step appears here as soon as its gate has decided."));
       count = -1;
       return;
     }
@@ -81,9 +74,10 @@ export async function stepsTab(root, run, { query, signal }) {
   run.listeners.add((what) => {
     if (what !== "event") fill();
   });
+  const wanted = chosen;
   fill();
-  if (chosen) {
-    await show(chosen);
+  if (wanted) {
+    show(wanted); // not awaited: another step may be chosen meanwhile
     const at = run.data.steps.length - run.data.steps.findIndex((r) => r.step === chosen) - 1;
     pane.scrollTop = Math.max(0, at * 44 - pane.clientHeight / 2);
   }
@@ -110,6 +104,7 @@ function stepDetail(run, step, number, query, signal) {
     ["applied", edits.applied],
     ["accepted", edits.accepted],
   ];
+  const unusable = edits.unusable_replies || [];
   const seconds = Object.entries(record.telemetry?.seconds || {})
     .map(([name, s]) => `${name.replace("_", " ")} ${span(s)}`)
     .join(" · ");
@@ -117,12 +112,9 @@ function stepDetail(run, step, number, query, signal) {
     .map(([name, n]) => `${n} ${name.replaceAll("_", " ")}`)
     .join(" · ");
   return [
-    h(
-      "section",
-      { class: "panel pad stack tight" },
-      h(
-        "div",
-        { class: "row between" },
+    panel(
+      null,
+      rowBetween(
         h("h2", {}, `Step ${number} `, tag(verdictMark[record.verdict], record.verdict)),
         h(
           "span",
@@ -131,25 +123,10 @@ function stepDetail(run, step, number, query, signal) {
         ),
       ),
       h("p", {}, gateLine(record.evidence)),
-      h(
-        "div",
-        { class: "funnel" },
-        stages.map(([name, n]) => h("div", {}, h("b", {}, n), h("span", {}, name))),
-      ),
+      h("div", { class: "funnel" }, stages.map(([name, n]) => h("div", {}, h("b", {}, n), h("span", {}, name)))),
       kinds && h("p", { class: "small" }, `Failed tasks of the batch: ${kinds}`),
       seconds && h("p", { class: "dim small" }, seconds),
-      edits.unusable_replies?.length
-        ? h(
-            "details",
-            {},
-            h("summary", {}, `${edits.unusable_replies.length} replies could not be used`),
-            h(
-              "ul",
-              { class: "small dim" },
-              edits.unusable_replies.map((t) => h("li", {}, t)),
-            ),
-          )
-        : null,
+      unusable.length > 0 && fold(`${unusable.length} replies could not be used`, bullets(unusable, "small dim")),
     ),
     h(
       "section",
@@ -182,9 +159,7 @@ function stepDetail(run, step, number, query, signal) {
       ? h(
           "section",
           { class: "stack tight" },
-          h(
-            "div",
-            { class: "row between" },
+          rowBetween(
             h("h2", {}, "In conflict"),
             h("a", { href: `#/run/${path(run.id)}/review` }, "Decide in review"),
           ),
@@ -223,12 +198,10 @@ function asked(run, number, signal) {
   const open = async (event) => {
     if (!event.target.open || inside.childNodes.length) return;
     put(inside, h("p", { class: "wait" }, "Reading…"));
-    try {
+    await attempt(inside, async () => {
       const { exchanges } = await get(of(run.id, `/steps/${number}/exchanges`), signal);
       put(inside, exchanges.length ? exchanges.map(exchange) : h("p", { class: "dim" }, "No request was kept for this step: nothing was asked, or a version of SkillOpt that did not keep requests asked it."));
-    } catch (error) {
-      if (error.name !== "AbortError") put(inside, errorBox(error));
-    }
+    });
   };
   return h("details", { class: "panel pad", ontoggle: open }, h("summary", {}, "Requests to the optimizer, and its replies"), inside);
 }
@@ -245,7 +218,7 @@ function exchange({ stage, label, attempt, messages, reply, prompt_tokens, compl
   return h(
     "section",
     { class: "exchange stack tight" },
-    h("div", { class: "row" }, tag(stage.replaceAll("_", " "), "info"), h("code", { class: "small" }, label.split("/").slice(2).join("/")), attempt > 1 && tag(`try ${attempt}`, "warn"), h("span", { class: "dim small num" }, `${prompt_tokens.toLocaleString("en")} tokens sent, ${completion_tokens.toLocaleString("en")} received`)),
+    rowOf(tag(stage.replaceAll("_", " "), "info"), h("code", { class: "small" }, label.split("/").slice(2).join("/")), attempt > 1 && tag(`try ${attempt}`, "warn"), h("span", { class: "dim small num" }, `${prompt_tokens.toLocaleString("en")} tokens sent, ${completion_tokens.toLocaleString("en")} received`)),
     messages.map((m) => said(`sent: ${m.role}`, plain(m.content), false)),
     said("answered", `\`\`\`json\n${shown}\n\`\`\``, true),
   );
@@ -259,15 +232,13 @@ function dropped(patches) {
     "details",
     { class: "panel pad" },
     h("summary", {}, `${all.length} edits dropped, ${lost.length} replies lost`),
-    h(
-      "div",
-      { class: "stack tight" },
+    closeStack(
       lost.map((p) => h("p", { class: "small" }, h("b", {}, `${p.source}: `), p.lost)),
       all.map((d) =>
         h(
           "div",
           { class: "edit out" },
-          h("div", { class: "row" }, tag(d.kind, "warn"), h("span", { class: "dim small" }, d.reason)),
+          rowOf(tag(d.kind, "warn"), h("span", { class: "dim small" }, d.reason)),
           longText(d.edit.text || d.edit.anchor || JSON.stringify(d.edit), { class: "small" }),
         ),
       ),

@@ -1,5 +1,5 @@
 // A sweep or a replicate: what the command says of it, then its runs.
-import { h, put, tag, table, empty, scroller } from "../dom.js";
+import { h, put, scroller, table, stackOf, empty, tag } from "../dom.js";
 import { get, path } from "../api.js";
 import { ranged, score, whole } from "../format.js";
 
@@ -32,9 +32,7 @@ export async function trialsView(root, { parts, signal }) {
       h("h1", {}, found.title),
       ids.length > 1 && h("a", { class: "button", href: `#/compare?runs=${ids.map(encodeURIComponent).join(",")}` }, found.rows.length > ids.length ? `Compare the first ${ids.length}` : "Compare them"),
     ),
-    h(
-      "div",
-      { class: "stack" },
+    stackOf(
       h("section", { class: "panel pad stack tight" }, found.says.map((text, i) => h("p", { class: i ? "" : "verdict" }, text))),
       h(
         "section",
