@@ -246,7 +246,7 @@ def test_a_veto_comes_on_top_of_a_gate_that_is_passed_in(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda verdict: True, "gave bool; a gate gives a skillopt.Verdict"),
+        (lambda verdict: True, "returned bool; a gate must return a skillopt.Verdict"),
         (lambda verdict: verdict.model_copy(update={"after": None}), "accepted a candidate without a score"),
         (
             lambda verdict: verdict.model_copy(update={"known_scores": {}}),
@@ -267,7 +267,7 @@ def test_a_gate_whose_verdict_cannot_be_relied_on_ends_the_run_in_words(
 def test_a_schedule_of_ones_own_sets_the_rates(tmp_path: Path) -> None:
     result = skillopt.train(**small(tmp_path, schedule=lambda progress: 0.5 if progress < 1 else 0.0, learning_rate=5))
     assert [record["learning_rate"]["scheduled"] for record in result.history] == [3, 1]
-    with pytest.raises(skillopt.UserError, match="must give a share from 0 to 1"):
+    with pytest.raises(skillopt.UserError, match="must return a number from 0 to 1"):
         skillopt.train(**small(tmp_path, schedule=lambda progress: 2.0))
     with pytest.raises(skillopt.UserError, match="cannot change"):
         skillopt.train(**small(tmp_path, schedule=lambda progress: 1.0, reject_decay=1))

@@ -97,12 +97,12 @@ async def says_yes(*arguments: Any, **more: Any) -> Any:
     ("wrong", "message"),
     [
         ({"gate": broken}, "gate 'broken': ZeroDivisionError: division by zero"),
-        ({"gate": says_yes}, "gate 'says_yes': gave bool; a gate gives a skillopt.Verdict"),
+        ({"gate": says_yes}, "gate 'says_yes': returned bool; a gate must return a skillopt.Verdict"),
         ({"gate": 5}, "gate: 5 is neither a function nor the name of one"),
         ({"vetoes": [broken]}, "veto 'broken': ZeroDivisionError: division by zero"),
         (
             {"vetoes": [lambda before, after: None]},
-            "veto '<lambda>': gave None; a veto gives True, or False or a reason",
+            "veto '<lambda>': returned None; a veto must return True, or False or a reason",
         ),
         ({"vetoes": 5}, "vetoes: 5 is not a list of functions"),
         ({"schedule": broken}, "schedule 'broken': ZeroDivisionError"),

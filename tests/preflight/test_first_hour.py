@@ -118,7 +118,7 @@ def test_a_scorer_that_fails_on_real_replies_stops_after_two_of_them_and_they_ar
     done = skillopt(*own_scorer(tmp_path, "wanted"))
     assert done.returncode == 3
     assert "has no field 'wanted'" in done.stderr
-    assert "run the same command again: replies are kept" in done.stderr
+    assert "run the same command again (paid replies are used again)" in done.stderr
     assert paid(tmp_path) == 2
     done = skillopt(*own_scorer(tmp_path, "answer"))
     assert done.returncode == 0, done.stderr
@@ -257,6 +257,6 @@ def test_more_epochs_without_an_optimizer_say_what_needs_one(tmp_path: Path) -> 
     keys = ("gradient.analysts=[exemplar]", "train.num_epochs=2")
     done = skillopt("train", "--config", "mine/config.yaml", *keys, cwd=tmp_path, env={"OPENAI_API_KEY": ""})
     assert done.returncode == 2
-    assert "only the guidance between epochs needs an optimizer" in done.stderr
+    assert "only guidance and notes between epochs need an optimizer" in done.stderr
     assert "train.num_epochs=1" in done.stderr
     assert not (tmp_path / "outputs").exists()

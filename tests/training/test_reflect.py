@@ -173,8 +173,8 @@ def test_an_unfinished_run_does_not_go_on_under_other_prompts(tmp_path: Path, mo
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({}, "holds no prompt"),
-        ({"reflct.md": "x"}, "reflct.md' is no prompt; known are: reflect.md"),
+        ({}, "has no prompt"),
+        ({"reflct.md": "x"}, "reflct.md' is not a prompt's name; known are: reflect.md"),
         ({"reflect.md": "  "}, "reflect.md' is empty"),
     ],
 )

@@ -18,13 +18,13 @@ class SimWorld(Options):
     """`env.options` of the simulated world."""
 
     world: int = 0
-    """Selects the secret codes; must be the model's `world`."""
+    """The number that selects the secret codes; must be the same as the model's `world`."""
     rules: int = Field(default=12, ge=1, le=len(TOPICS))
     """How many hidden rules there are to learn."""
     topics_per_item: int = Field(default=2, ge=1, le=4)
     """The most codes that a task asks for."""
     systemic: float = Field(default=0, ge=0, le=1)
-    """Share of tasks that fail for one common cause, which only deep reflection finds."""
+    """The share of tasks that fail for one common cause, which only deep reflection finds."""
     train: int = Field(default=40, ge=1)
     val: int = Field(default=40, ge=1)
     test: int = Field(default=40, ge=1)
@@ -41,7 +41,8 @@ class SimEnv(QAEnv):
 
 
 def make_splits(world: SimWorld) -> dict[str, list[Item]]:
-    """Every rule comes up about equally often in every split; the items of two splits always differ."""
+    """Make the items of each split. Every rule occurs about equally often in every split, and no two splits share an
+    item."""
     topics = TOPICS[: world.rules]
     draw = random.Random(f"sim/{world.world}")  # noqa: S311
     return {

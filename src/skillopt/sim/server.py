@@ -15,7 +15,7 @@ from skillopt.sim.optimizer import spelled_out_schema
 
 
 class SimServer:
-    """Serves one SimulatedModel. `requests` counts arrivals by content, `most_in_flight` the width."""
+    """Serves one SimulatedModel. `requests` counts the calls by their content; `most_in_flight` is the most at once."""
 
     def __init__(self, options: SimOptions, api_key: str = "") -> None:
         self._model = SimulatedModel("sim:world", options)
@@ -30,7 +30,8 @@ class SimServer:
         self.app.router.add_get("/stats", self._stats)
 
     async def start(self, port: int = 0) -> tuple[web.AppRunner, int]:
-        """Listen on 127.0.0.1; port 0 takes a free one. Returns the runner to clean up, and the port."""
+        """Listen on 127.0.0.1; port 0 chooses a free port. Returns the port, and the runner, which the caller cleans
+        up."""
         runner = web.AppRunner(self.app, handle_signals=False, handler_cancellation=True, shutdown_timeout=1)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", port)
@@ -73,7 +74,7 @@ class SimServer:
         )
 
     async def _failed(self, http: web.Request, error: Exception) -> web.StreamResponse:
-        """Each fault as an HTTP response."""
+        """Answer a call that failed by a fault: with an HTTP error, or with a broken connection."""
         if isinstance(error, ConnectionCut):
             if http.transport is not None:
                 http.transport.abort()
@@ -105,7 +106,7 @@ class SimServer:
 def _request(data: CompletionBody) -> ChatRequest:
     messages = data["messages"]
     if not isinstance(messages, list) or not messages:
-        raise ValueError("messages must be a list")
+        raise ValueError("messages must be a list with at least one message")
     wanted = data.get("response_format") or {}
     schema = None
     if wanted.get("type") == "json_schema":
@@ -118,7 +119,7 @@ def _request(data: CompletionBody) -> ChatRequest:
 
 
 async def _broken_off(http: web.Request) -> web.StreamResponse:
-    """Half of an answer, and the connection's end."""
+    """Send half of an answer, then close the connection."""
     response = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": "200"})
     await response.prepare(http)
     await response.write(b'{"choices": [{"index": 0, "finish_reason": "stop", "mess')

@@ -1,4 +1,4 @@
-"""The order of the training items."""
+"""Divides the training items into steps and epochs."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from skillopt.tasks.base import Item
 @dataclass(frozen=True, kw_only=True)
 class Step:
     number: int
-    """Number of the step, from 1, over the whole run."""
+    """The number of the step in the whole run, from 1."""
     epoch: int
     split: Sequence[Item]
     positions: list[int]
-    """The positions of its items in the split: one batch, or several if gradients are accumulated."""
+    """The positions of the step's items in the split: one batch, or several if gradients are accumulated."""
 
     @property
     def items(self) -> list[Item]:
-        """Read from the split when they are needed: an env may keep its items on disk."""
+        """The step's items. They are read from the split on each call: an env may keep its items on disk."""
         return [self.split[position] for position in self.positions]
 
 
 def batch_sizes(items: int, config: TrainConfig) -> list[list[int]]:
-    """How many of the training items each step of each epoch has."""
+    """For each epoch, the number of items in each step."""
     size = config.batch_size * config.accumulation
     return [[min(size, items - at) for at in range(0, items, size)]] * config.num_epochs
 
 
 def plan_steps(items: Sequence[Item], config: TrainConfig) -> list[list[Step]]:
-    """The steps of each epoch. Every epoch goes through all items once, each epoch in another order."""
+    """The steps of each epoch. Every epoch goes through all items once, in its own random order."""
     epochs: list[list[Step]] = []
     number = 0
     by_id, size = in_id_order(items), config.batch_size * config.accumulation
@@ -48,6 +48,6 @@ def plan_steps(items: Sequence[Item], config: TrainConfig) -> list[list[Step]]:
 
 
 def in_id_order(items: Sequence[Item]) -> list[int]:
-    """The positions of a split's items by their ids."""
+    """The positions of a split's items, in the order of the items' ids."""
     ids = [item.id for item in items]
     return sorted(range(len(ids)), key=ids.__getitem__)

@@ -1,4 +1,4 @@
-"""Opening the models of a run: each role's model with its limiter, on one journal and one budget."""
+"""Opens the env and the models of a run, and gives all models one journal and one budget."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from skillopt.training.judging import flips
 
 @asynccontextmanager
 async def open_env(config: Config, env: Env | None = None) -> AsyncIterator[Env]:
-    """The config's env, checked, and closed at the end: its scorer may have processes. An env that is passed in stays
-    open."""
+    """Open and check the config's env, and close it at the end, because its scorer may have processes. An env that is
+    passed in stays open."""
     name = config.models.target_model
     if env is None and provider_of(name).is_function and not config.env.agent and not config.env.command:
         function = split_name(name)[1]
         raise UserError(
-            f"{name}: the agent of this run is a Python function, which only the program that has it can pass on "
-            f"(skillopt.compare(…, agent={function})); for a command, name its file: env.agent=FILE.py:{function}"
+            f"{name}: the agent of this run is a Python function, and only the program that defines it can pass it in "
+            f"(skillopt.compare(…, agent={function})); on the command line, name its file: env.agent=FILE.py:{function}"
         )
     opened = as_env(env) if env else tasks.open_env(config)
     try:
@@ -48,10 +48,10 @@ async def open_models(
     roles: Sequence[str] = ROLES,
     run: RunDirectory | None = None,
 ) -> AsyncIterator[dict[str, ChatModel]]:
-    """A model for every role; a role that is not in `roles` gets a model that refuses every call.
+    """Open a model for every role; a role that is not in `roles` gets a model that refuses every call.
 
-    Models that are opened here, by their names, are closed at the end; those that are passed in stay open.
-    Nothing is called, but names, URLs and keys are checked.
+    Models that are opened here, by their names, are closed at the end; models that are passed in stay open. No model is
+    called, but names, URLs and keys are checked.
     """
     async with AsyncExitStack() as stack:
         models: dict[str, ChatModel] = {}
@@ -69,7 +69,7 @@ async def open_models(
 def make_callers(
     config: Config, journal: Journal, models: dict[str, ChatModel]
 ) -> tuple[dict[str, Caller], Budget, Switch]:
-    """Each role's model with its limiter, on one journal and one budget."""
+    """Combine each role's model with its limiter; all share one journal, one budget and one switch."""
     budget, switch = Budget(config.budget, journal), Switch()
     endpoints: dict[str, Endpoint] = {}
     callers = {}
@@ -99,7 +99,7 @@ def make_callers(
 
 
 def _is_deterministic(model: ChatModel, settings: RoleSettings) -> bool:
-    """The config's value, else the model's own."""
+    """True if the config says that the model is deterministic, or else if the model itself is, at temperature 0."""
     if settings.deterministic is not None:
         return settings.deterministic
     return model.deterministic and not settings.temperature

@@ -26,13 +26,13 @@ T = TypeVar("T")
 
 
 class BackgroundTasks:
-    """Starts work in parallel with the loop. Callers that need a result await its task; `settle` awaits the others.
-    No work may outlive the session, since it is paid for."""
+    """Starts work in parallel with the loop. A caller that needs a result awaits its task; `settle` waits for all
+    tasks. No task may outlive the session, because its calls are paid for."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
         self.ahead: dict[str, Rollouts] = {}
-        """Rollouts that were begun before the loop needed them, by their tag."""
+        """Rollouts that were started before the loop needed them, by tag."""
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.create_task(work)
@@ -43,7 +43,7 @@ class BackgroundTasks:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # a caller that awaits it gets the error; else the run has ended for another reason
+            task.exception()  # a caller that awaits the task gets the error; this line avoids a warning
 
     def cancel(self) -> None:
         for task in self._tasks:
@@ -61,7 +61,7 @@ class Context:
     target: Caller
     optimizer: Caller
     judge: Caller | None = None
-    """The model that grades answers; None: the optimizer does, if the env is judged."""
+    """The model that judges answers. None: the optimizer judges, if the env needs a judge."""
     run: RunDirectory
     events: Events
     analysts: tuple[Analyst, ...] = ()
@@ -69,19 +69,20 @@ class Context:
     epoch: int = 0
     step: int = 0
     steps: int = 0
-    """How many steps the run has in all."""
+    """The number of steps of the whole run."""
     seconds: dict[str, float] = field(default_factory=dict)
-    """Seconds by stage; telemetry only."""
+    """Seconds spent so far, by stage; only for telemetry."""
     executor: Executor = field(default_factory=Executor)
-    """Does and scores the tasks."""
+    """The part that does and scores the tasks."""
     background: BackgroundTasks = field(default_factory=BackgroundTasks)
     """Work that was started in parallel with the loop."""
     changed: Mapping[str, int] = field(default_factory=dict)
-    """How often each validation item has scored differently under an earlier candidate."""
+    """How often each validation item scored differently under a candidate of an earlier step."""
     low_priority: bool = False
     """True if nothing waits for this work yet: its calls use only free slots."""
     expect: Callable[[Skill], None] | None = None
-    """A gate calls this as soon as its decision is certain, even if items are still running."""
+    """A function that a gate calls with an accepted skill as soon as this is certain, even if items are still
+    running."""
 
     @property
     def grader(self) -> Caller:
@@ -89,7 +90,7 @@ class Context:
 
     @property
     def noisy(self) -> bool:
-        """May the same skill score differently on the same item another time?"""
+        """True if the same skill may get another score on the same item another time."""
         scores = is_noisy(self.env) and not (is_judged(self.env) and self.grader.deterministic)
         return scores or not self.target.deterministic
 

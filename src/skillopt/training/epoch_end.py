@@ -1,7 +1,6 @@
-"""An epoch's end: the comparison with the epoch before, then the slow update (guidance through the gate) and the meta
-skill (notes for the optimizer) in parallel.
-
-The slow update is the momentum: two epochs' skills on the same items, and guidance that keeps the progress."""
+"""The end of an epoch: compares the skills of two epochs, then runs the slow update (guidance, which must pass the
+gate) and the meta skill (notes for the optimizer) in parallel. The slow update is the momentum: it does the same items
+with both skills, and writes guidance that keeps the progress."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ from skillopt.training.rollout import begin_ahead, require_most, rollout, scored
 from skillopt.training.step_files import accept, update_scores
 
 LONGEST_MEMORY = 1500
-"""The most tokens of the notes; longer ones are asked for again."""
+"""The most tokens of the notes; if they are longer, the optimizer is asked again."""
 
 
 async def end_epoch(
@@ -44,10 +43,10 @@ async def end_epoch(
     *,
     finished: bool = True,
 ) -> tuple[Skill, EpochEnd]:
-    """Bring `state` to the epoch's end. Returns the skill that training continues with, and the record for the history.
+    """Do the work at the end of an epoch and update `state`. Returns the skill to go on with, and the epoch's record.
 
     `previous` is the skill at the end of the epoch before. `settled` is called with the step and the skill as soon as
-    the skill can no longer change. An epoch that is not `finished`, because the run ends early in it, has only notes.
+    the skill can no longer change. If the run ends within the epoch (`finished` is false), only notes are written.
     """
     optimizer = ctx.config.optimizer
     knowledge = optimizer_context(state, optimizer.learning_rate, ctx)
@@ -68,15 +67,15 @@ async def end_epoch(
 
 
 def look_ahead(previous: Skill, skill: Skill, ctx: Context) -> None:
-    """Begin the slow update's rollouts ahead, in an epoch's last step: if the epoch has changed the skill, the previous
-    epoch's can be rolled out already."""
+    """Start the slow update's rollouts with the previous epoch's skill during the epoch's last step, if the epoch has
+    changed the skill."""
     if ctx.config.optimizer.use_slow_update and ctx.epoch >= 2 and previous.hash != skill.hash:
         begin_ahead(previous, _sample(ctx), ctx, tag=_tag("before", ctx), stage="slow_update")
 
 
 async def compare(state: State, before: Skill, after: Skill, ctx: Context) -> tuple[EpochComparison, list[Pair]]:
-    """The skill of the epoch before and the current one on the same training items. If the epoch has not changed the
-    skill, nothing is rolled out."""
+    """Compare the previous epoch's skill and the current one on the same training items. If they are equal, nothing is
+    rolled out."""
     versions, equal = (state.epoch_versions[-1], state.current), before.hash == after.hash
     ctx.emit(SlowUpdateStarted(before=versions[0], after=versions[1]))
     comparison = EpochComparison(
@@ -148,8 +147,8 @@ SOLVED = 0.5
 
 
 def holding(verdict: Verdict, won: Collection[str]) -> Verdict:
-    """The verdict, but guidance that loses items which earlier guidance won is rejected. The scores are those that the
-    gate compares: of a noisy target, fresh samples of both skills, whose sum must not fall."""
+    """The verdict, but a rejection if the guidance lowers the sum of the scores on items that earlier guidance won. If
+    the target is noisy, these are the gate's fresh samples of both skills."""
     rows = [row for row in verdict.evidence if row.item_id in won and row.before >= SOLVED]
     if not verdict.accepted or sum(row.change for row in rows) >= -EPSILON:
         return verdict
@@ -161,8 +160,8 @@ def holding(verdict: Verdict, won: Collection[str]) -> Verdict:
 async def meta_skill(
     before: Skill, skill: Skill, pairs: Sequence[Pair], knowledge: OptimizerContext, ctx: Context
 ) -> CheckedReply[str]:
-    """Write the optimizer's notes for later requests, from the old notes, the epoch's changes and the results of its
-    edits. They never enter the skill. Without a usable reply the old ones stay."""
+    """Ask the optimizer to renew its notes for later requests, from the old notes, the epoch's changes and the results
+    of its edits. Notes never enter the skill. Without a usable reply the old notes stay."""
     epoch = [tried for tried in knowledge.tried if tried.epoch == ctx.epoch]
     prompt = prompts.load("meta_skill", ctx.config.gradient.prompts_dir)
     request = meta_skill_request(prompt, knowledge, before, skill, epoch, pairs)
@@ -172,7 +171,7 @@ async def meta_skill(
 
 
 def _remember(state: State, answer: CheckedReply[str] | None, ctx: Context) -> MetaSkillOutcome | None:
-    """Every epoch leaves a memory.md. Without notes it says why there are none; None if they were not asked for."""
+    """Write memory.md: the epoch's notes, or why there are none. Returns None if no notes were asked for."""
     if answer and answer.value is not None:
         state.memory = answer.value
     notes = state.memory or f"No notes: {_why_none(answer, ctx)}."
@@ -203,7 +202,7 @@ async def slow_update(
     knowledge: OptimizerContext,
     ctx: Context,
 ) -> tuple[EpochComparison, Applied]:
-    """Ask for guidance, unless both skills solve all items, and apply it to the current skill."""
+    """Ask the optimizer for guidance and apply it to the current skill; if both skills solve all items, do nothing."""
     told = [pair.after.id for pair in pairs if pair.change != "stable_success"]
     if not told:
         return comparison, Applied(skill=after)
@@ -245,7 +244,7 @@ def _tag(name: str, ctx: Context) -> str:
 
 
 def _rows(old: list[Trajectory | RolloutError], new: list[Trajectory | RolloutError]) -> list[ComparedItem]:
-    """The items that both skills were measured on."""
+    """The results of the items that were measured with both skills."""
     rows = []
     for a, b in zip(old, new, strict=True):
         if isinstance(a, Trajectory) and isinstance(b, Trajectory):

@@ -1,4 +1,4 @@
-"""When a run is over before its last step, and how a finished run continues."""
+"""Decides when a run is over before its last step, and reopens finished runs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from skillopt.training.schedule import Schedule, choose_schedule
 
 
 def why_over(state: State, config: Config) -> str:
-    """Why the remaining steps are not done; empty if they are. If every validation task is right, no gate accepts
-    anything more."""
+    """The reason why a run ends before its last step; empty if it goes on. If every validation task is solved, no gate
+    can accept another candidate."""
     if 0 < config.train.patience <= state.stale_steps:
         return f"no improvement in {state.stale_steps} step{'s' * (state.stale_steps != 1)}"
     if min(state.val.values(), default=0) < 1:
@@ -32,11 +32,11 @@ def first_phase(config: Config, schedule: Schedule) -> Phase:
 def reopen(
     run: RunDirectory, state: State, config: Config, plan: Sequence[Sequence[Step]], parts: Parts
 ) -> Phase | None:
-    """Let a finished run continue if the config asks for more than it has: more epochs, or the test split. Returns the
-    phase that begins, if one does. Writing the state reopens the run."""
+    """Reopen a finished run if the config asks for more epochs, or for a test score that the run does not have yet.
+    Returns the new phase if there are more epochs. The run is open again as soon as the state is written."""
     if state.status != "finished":
         return None
-    stale, state.stale_steps = state.stale_steps, 0  # more epochs mean more patience
+    stale, state.stale_steps = state.stale_steps, 0  # an extended run begins with full patience
     extends = state.phases[-1].epochs < config.train.num_epochs and not why_over(state, config)
     summary = Run(run).summary
     unread = config.evaluation.test and summary is not None and summary.best.test is None
@@ -46,7 +46,7 @@ def reopen(
         return None
     again = [run.summary, run.config_yaml, run.config_json]
     again += [*run.evaluations.glob("test_*"), *run.evaluations.glob("val_remeasured*")]
-    if extends and state.epoch and state.step < plan[state.epoch - 1][-1].number:  # the run ended within that epoch
+    if extends and state.epoch and state.step < plan[state.epoch - 1][-1].number:  # the run ended within its last epoch
         again += [run.epoch_end(state.step), *run.meta_skill(state.epoch).glob("*")]
         state.epoch, state.epoch_versions = state.epoch - 1, state.epoch_versions[:-1]
     if extends:

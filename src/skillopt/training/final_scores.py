@@ -1,4 +1,4 @@
-"""The figures of a finished training: the held-out test split, the winner measured again, the baselines."""
+"""The scores at the end of a training: the test split, fresh samples of the best skill, and the baselines."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ from skillopt.training.judging import standing_of
 from skillopt.training.rollout import Measured, require_few
 
 Evaluate = Callable[[str, str, Skill], Awaitable[Measured]]
-"""Measures a skill on a split under a name."""
+"""A function that measures a skill; its arguments are the split, the measurement's name and the skill."""
 
 
 @dataclass
 class FinalScores:
-    """The measurements at the end; empty before."""
+    """The measurements at the end of a run; empty until then."""
 
     measured: dict[str, Measured] = field(default_factory=dict)
     """Measurements by split and name: test_initial, test_best, val_remeasured, test_no_skill."""
     majority: dict[str, MajorityScore] = field(default_factory=dict)
-    """The scores of always giving the most frequent answer, by split."""
+    """By split, the score of always giving the most frequent answer."""
     do_nothing: dict[str, ScoreWithInterval] = field(default_factory=dict)
-    """The scores of doing nothing, by split."""
+    """By split, the score of a target that does nothing."""
 
     def score(self, name: str) -> float | None:
         return self.measured[name].score if name in self.measured else None
@@ -64,7 +64,7 @@ class FinalScores:
         return interval(list(self.measured[name].values.values()))
 
     def summary(self, state: State, ctx: Context, paid: ByRole[Paid]) -> Summary:
-        """The run's figures; unknown ones are None."""
+        """The run's summary; figures that are not known yet are None."""
         initial, best = ctx.run.read_skill(0), ctx.run.read_skill(state.best.version)
         metric, kind = ctx.config.evaluation.metric, initial_kind(ctx.config.train.init_skill, initial)
         gains = self.gains(state, ctx.run, metric)
@@ -97,7 +97,8 @@ class FinalScores:
         return summary.model_copy(update={"item_names": shown})
 
     def gains(self, state: State, run: RunDirectory, metric: str) -> Gains:
-        """The best skill against the initial one on the same tasks, by split; validation by fresh samples if any."""
+        """The best skill's gain on the tasks that the initial skill did, too, by split; from fresh samples if there are
+        any."""
         before = _initial_values(run, metric)
         again = self.measured.get("val_remeasured")
         val, test = paired(before, again.values if again else state.val, "val"), None
@@ -120,7 +121,7 @@ class FinalScores:
         )
 
     def best(self, state: State, metric: str, tokens: int) -> BestScores:
-        """The score that the gate saw, and the score of fresh samples: the difference is the winner's curse."""
+        """The best skill's scores, from the gate and from fresh samples; the difference is the winner's curse."""
         again = self.score("val_remeasured")
         return BestScores(
             val=state.best.val if state.val else None,
@@ -167,7 +168,7 @@ def paired(before: Mapping[str, float], after: Mapping[str, float], split: str =
 
 
 def scores_of(run: RunDirectory, name: str, metric: str) -> dict[str, float]:
-    """A measurement of a run, by item; empty if it has none of that name."""
+    """The scores of a run's measurement, by item; empty if the run has no measurement of this name."""
     path = run.evaluations / f"{name}.json"
     rows = read_json(path)["items"] if path.exists() else {}
     return {item: Score(**row).value(metric) for item, row in rows.items()}
@@ -179,7 +180,7 @@ def _initial_values(run: RunDirectory, metric: str) -> dict[str, float]:
 
 
 def _best_interval(state: State, metric: str) -> tuple[float, float] | None:
-    """The interval around the score itself: with the paired gate, an item's score is a mean of several samples."""
+    """The interval of the best skill's validation score; with the paired gate, an item's score is a mean of samples."""
     if state.best.val is None:
         return None
     if metric == "hard" and state.val:
@@ -188,11 +189,11 @@ def _best_interval(state: State, metric: str) -> tuple[float, float] | None:
 
 
 async def measure_finals(state: State, ctx: Context, evaluate: Evaluate) -> FinalScores:
-    """The only reading of the test split in a training: the initial and the best skill, and the empty one. If
-    evaluation.test is false, there is none.
+    """Measure the initial, the best and the empty skill on the test split, if evaluation.test is true. A training reads
+    the test split only here.
 
-    The best skill's validation score is the highest of many noisy ones, so luck has a part in it; if the
-    target or scorer is noisy it is measured once more.
+    The best skill's validation score is the highest of many, so luck has raised it. If the target or the scorer is
+    noisy, the score is measured again with fresh samples.
     """
     finals, evaluation = FinalScores(), ctx.config.evaluation
     splits = ("val", "test") if evaluation.test else ("val",)
@@ -210,10 +211,10 @@ async def measure_finals(state: State, ctx: Context, evaluate: Evaluate) -> Fina
             idle = await do_nothing(ctx.env, split, evaluation.metric)
             finals.do_nothing |= {split: idle} if idle else {}
     measured = await gather_all(evaluate(*one) for one in wanted)
-    for split in splits:  # each measurement has counted only its own refused items; together they may be too many
+    for split in splits:  # each measurement counted only its own refused items; together they may be too many
         ids = [item.id for item in ctx.env.items(split)]
         require_few({i: state.set_aside[i] for i in ids if i in state.set_aside}, len(ids))
-    for found in measured:  # items that one of them set aside count for none
+    for found in measured:  # an item that one measurement set aside counts for none of them
         found.values = {item: value for item, value in found.values.items() if item not in state.set_aside}
     finals.measured = {f"{split}_{name}": m for (split, name, _), m in zip(wanted, measured, strict=True)}
     if evaluation.test:
@@ -222,7 +223,8 @@ async def measure_finals(state: State, ctx: Context, evaluate: Evaluate) -> Fina
 
 
 async def majority(env: Env, split: str, metric: str) -> MajorityScore | None:
-    """Always answering as most training items want it; None if the answers do not form a small closed set."""
+    """The score of always giving the most frequent answer in training; None if the answers are not a small closed
+    set."""
     train = env.items("train")
     if not closed_set(train):
         return None
@@ -241,7 +243,7 @@ async def do_nothing(env: Env, split: str, metric: str) -> ScoreWithInterval | N
 
 
 async def _values(env: Env, split: str, metric: str, output: Callable[[Item], str]) -> list[float]:
-    """Leave out items that the scorer cannot score. Empty if a judge scores, because that costs and is noisy."""
+    """The scores of given outputs, without items that cannot be scored. Empty if scores are noisy, as a judge's are."""
     if is_noisy(env):
         return []
     found = []

@@ -1,6 +1,6 @@
-"""Twice per second, while a run is working: its stage, the calls in flight, the money spent.
+"""The heartbeat: twice per second, a run reports its stage, the calls in flight and the money spent.
 
-It is sent to listeners, and written to `live.json` for other processes. It is not kept, and nothing in the run depends
+The report goes to listeners, and into `live.json` for other processes. It is not kept, and nothing in the run depends
 on it.
 """
 
@@ -19,7 +19,7 @@ from skillopt.training.context import Context
 
 SECONDS = 0.5
 EVERY = 15.0
-"""Seconds between two lines about the same throttled endpoint."""
+"""Seconds between two messages about the same throttled endpoint."""
 
 
 @asynccontextmanager
@@ -65,7 +65,7 @@ async def _beat(ctx: Context) -> None:
 
 
 class ThrottleWatch:
-    """Endpoints that refuse calls. This is reported when it begins, and again while it lasts."""
+    """Watches for throttled endpoints, and reports each when it begins to refuse calls and again while this lasts."""
 
     def __init__(self, ctx: Context, callers: Mapping[str, Caller]) -> None:
         self._ctx = ctx
@@ -74,7 +74,7 @@ class ThrottleWatch:
         self._reported = dict.fromkeys(callers, -EVERY)
 
     def look(self) -> tuple[ThrottledModel, ...]:
-        """The models whose calls wait now, and why."""
+        """The models whose calls are waiting now, each with the reason."""
         waiting = []
         for role, caller in self._callers.items():
             away, now = caller.limiter.endpoint.turned_away, time.monotonic()
@@ -95,7 +95,7 @@ class ThrottleWatch:
 
 
 def _letters(ctx: Context, reported: set[int]) -> WaitingLetters:
-    """The letters that the run waits for, and their folder; each new one is reported once."""
+    """How many letters the run waits for, and their folder. Each new letter is reported once."""
     waiting = dict(ctx.optimizer.model.waiting)
     folder = str(next(iter(waiting.values()), ""))
     if new := sorted(waiting.keys() - reported):

@@ -1,4 +1,4 @@
-"""The skill that a training starts from, and the run that belongs to this config, data and skill."""
+"""Finds the skill that a training starts from, and the run that belongs to a config, its data and that skill."""
 
 from __future__ import annotations
 
@@ -25,24 +25,25 @@ from skillopt.tasks.base import Env, data_hash
 from skillopt.training import prompts
 
 Fingerprints: TypeAlias = Mapping[str, JsonValue]
-"""Fingerprints of parts that were passed in, by kind."""
+"""Fingerprints of the parts (analysts, gate, vetoes, schedule) that a program passed in, by kind."""
 
 
 def initial_of(config: Config) -> Skill:
-    """The skill that a training starts from: the file's, or if the trigger is trained, its package's description."""
+    """The initial skill: the text of `train.init_skill`, or in env `trigger` the description of its package."""
     skill = read_initial(config.train.init_skill)
     file = package_file(config.train.init_skill) if config.train.init_skill else None
     if config.env.name != "trigger":
         return skill
     if file is None:
-        raise UserError("train.init_skill: a description is trained in its package; name the package's SKILL.md")
+        raise UserError("train.init_skill: a description can only be trained in its package; name its SKILL.md")
     if not config.env.options.get("package"):
-        raise UserError("env.options.package: name the package whose description is trained; train --description does")
+        raise UserError("env.options.package: name the package whose description is trained, or use --description")
     return Skill(open_package(file).description)
 
 
 def read_initial(path: str, where: str = "train.init_skill") -> Skill:
-    """The skill to start from; an empty path or an empty file is an empty skill. `where` is named in errors."""
+    """Read the initial skill; an empty path or an empty file gives an empty skill. `where` is the config key in
+    errors."""
     if not path:
         return Skill("")
     file = shipped(path)
@@ -58,7 +59,7 @@ def read_initial(path: str, where: str = "train.init_skill") -> Skill:
 
 
 def given_feedback(config: Config) -> list[Comment]:
-    """The comments on an earlier run that this run uses."""
+    """The comments of people on an earlier run that `gradient.feedback` names; empty if it names none."""
     if not config.gradient.feedback:
         return []
     path = Path(config.gradient.feedback)
@@ -71,7 +72,7 @@ def given_feedback(config: Config) -> list[Comment]:
 
 
 def given_notes(config: Config) -> str:
-    """The notes of an earlier run that this one starts with."""
+    """The optimizer's notes from the earlier run that `train.init_notes` names; empty if it names none."""
     folder = config.train.init_notes
     if not folder:
         return ""
@@ -87,7 +88,7 @@ def given_notes(config: Config) -> str:
 
 
 def initial_kind(path: str, skill: Skill) -> str:
-    """`empty`; `pretrained`, if the skill is in a run's folder; else `seed`."""
+    """The kind of an initial skill: `empty`, `pretrained` (its file is in a run's folder) or `seed` (any other)."""
     if not skill.shown.text.strip():
         return "empty"
     near = Path(path).resolve().parent
@@ -96,7 +97,7 @@ def initial_kind(path: str, skill: Skill) -> str:
 
 
 def needs_baseline(skill: Skill) -> bool:
-    """Should the empty skill be measured, too? Not if this one has only a line or two, which is about the same."""
+    """True if the empty skill must be measured, too. An initial skill of one or two lines scores about the same."""
     return len(skill.files) > 1 or sum(bool(line.strip()) for line in skill.shown.text.splitlines()) > 2
 
 
@@ -107,7 +108,7 @@ def run_of(config: Config, env: Env, initial_skill: Skill) -> RunDirectory:
 
 
 def run_key(config: Config, env: Env, initial_skill: Skill, passed_in: Fingerprints | None = None) -> RunKey:
-    """The key of runs by this config, data and initial skill, with the fingerprints of parts that were passed in."""
+    """The key that identifies runs of this config, data and initial skill, and of the parts that were passed in."""
     identity: dict[str, JsonValue] = {"data": data_hash(env), "initial_skill": Skill(initial_skill.text).hash}
     if config.gradient.prompts_dir:
         identity["prompts"] = prompts.fingerprint(config.gradient.prompts_dir)
@@ -132,7 +133,7 @@ def run_key(config: Config, env: Env, initial_skill: Skill, passed_in: Fingerpri
 
 
 def recorded_settings(run: RunDirectory) -> Settings:
-    """The flat config of a run, however early it stopped; empty if none is readable."""
+    """The flat config of a run, even if the run stopped early; empty if the config cannot be read."""
     try:
         return Run(run).settings
     except (OSError, Damaged):
@@ -140,7 +141,7 @@ def recorded_settings(run: RunDirectory) -> Settings:
 
 
 def differences(run: RunDirectory, config: Config) -> NearestRun | None:
-    """The earlier run of this benchmark whose settings are nearest; None if there is none."""
+    """The earlier run of this benchmark with the most similar settings, and the differences; None if there is none."""
     ours, nearest = relevant(config.flat()), None
     for other in sibling_runs(run):
         recorded = recorded_settings(other)

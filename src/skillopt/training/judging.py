@@ -1,4 +1,4 @@
-"""The calibration of a run's judge, which `skillopt judge calibrate` measured."""
+"""Reads the calibration of a run's judge, which `skillopt judge calibrate` wrote."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from skillopt.tasks.judge import judge_options, setup_hash
 
 
 def judge_model(config: Config) -> str:
-    """The model that judges: the optimizer if no other is named."""
+    """The name of the model that judges: the optimizer's if the config names no judge."""
     return config.models.judge_model or config.models.optimizer_model
 
 
@@ -30,7 +30,7 @@ def read_calibration(path: str) -> JudgeCalibration:
 
 
 def calibration_of(config: Config) -> JudgeCalibration | None:
-    """The config's calibration, if it is one of this judge."""
+    """The calibration that the config names; None if it names none, or one of another judge."""
     options, path = judge_options(config.env), config.models.judge_calibration
     if options is None or not path:
         return None
@@ -39,7 +39,8 @@ def calibration_of(config: Config) -> JudgeCalibration | None:
 
 
 def flips(config: Config) -> bool:
-    """Did the judge's grades change in its calibration? Then it is noisy, whatever its model declares."""
+    """True if the judge's grades of one answer differed in its calibration: then it is noisy, whatever its model
+    declares."""
     known = calibration_of(config)
     return known is not None and (known.flip_rate > 0 or known.deviation > 0)
 

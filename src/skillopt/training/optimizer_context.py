@@ -1,4 +1,4 @@
-"""Builds the `OptimizerContext`, from which requests are composed."""
+"""Builds the `OptimizerContext`: the facts from which requests to the optimizer are written."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ from skillopt.training.schedule import edits_for
 from skillopt.training.step_files import StepWork
 
 MOST_READ = 60
-"""The most earlier steps whose batches are read again."""
+"""The most earlier steps whose recorded batches are read."""
 MOST_STEPS = 12
 """The most steps that a run remembers for the optimizer."""
 MOST_EDITS = 12
-"""The most edits of one step that are remembered, applied ones first."""
+"""The most edits of one step that a run remembers for the optimizer; applied edits come first."""
 PENDING = "pending: it broke nothing, and is tried again together with the next step's edits; do not repeat it"
 BEATEN = "left out: the short text alone scored as well or better on the validation tasks"
 LEFT_OUT = "rejected: validation tasks that it broke passed again without it"
 LONGEST = 4000
-"""The most characters of an edit that are remembered."""
+"""The most characters of an edit's text that a run remembers for the optimizer."""
 LONGEST_CAUSE = 200
-"""The most characters of a cause that are remembered."""
+"""The most characters of a cause that a run remembers for the optimizer."""
 
 
 def task_info(ctx: Context) -> TaskInfo:
-    """The task, how it is scored, who does it: the same in every request of a run."""
+    """The facts about the tasks, their scoring and the target; they are the same in every request of a run."""
     env, note = ctx.env, ctx.config.env.scoring_note
     return TaskInfo(
         task=ctx.config.env.task or env.task,
@@ -64,7 +64,7 @@ def task_info(ctx: Context) -> TaskInfo:
 
 
 def _comment_line(comment: Comment) -> str:
-    """`task train-004, good: …`; the text is a person's, and data for the optimizer."""
+    """A person's comment as a line of JSON: `{"about": "task: train-004, rated good", "said": "…"}`."""
     rated = f", rated {comment.rating}" if comment.rating else ""
     return data_line(
         {"about": f"{'task' if comment.kind == 'item' else 'line'}: {comment.about}{rated}", "said": comment.text}
@@ -72,13 +72,13 @@ def _comment_line(comment: Comment) -> str:
 
 
 def optimizer_context(state: State, rate: float, ctx: Context, batch: Sequence[Item] = ()) -> OptimizerContext:
-    """The context for a step on this batch; an epoch's end has no batch. In step 1 the validation score is still being
-    measured, so no request has it."""
+    """The facts for the requests of a step with this batch, or of an epoch's end if `batch` is empty. In step 1 they
+    have no validation score, because it is still being measured."""
     examples = "exemplar" in ctx.config.gradient.analysts
     edits = edits_for(rate)
     edits -= slots(state.pending, edits)
     if edits > 2 and examples:
-        edits -= 1  # one is reserved for examples that are read off the data
+        edits -= 1  # one edit is reserved for worked examples from the data
     measured = ctx.step > 1 and state.score is not None
     never = never_solved(ctx) if batch else {}
     ids = {item.id for item in batch}
@@ -104,7 +104,7 @@ def optimizer_context(state: State, rate: float, ctx: Context, batch: Sequence[I
 
 
 def never_solved(ctx: Context) -> dict[str, int]:
-    """Training tasks that none of the last steps solved, each with the number of steps that tried it."""
+    """The ids of training tasks that no recent step solved, each with the number of steps that tried it."""
     run, tried, solved = Run(ctx.run), Counter[str](), set[str]()
     for step in range(max(1, ctx.step - MOST_READ), ctx.step):
         scores = run.batch(step).items
@@ -114,7 +114,7 @@ def never_solved(ctx: Context) -> dict[str, int]:
 
 
 def earlier_outcomes(ids: Collection[str], ctx: Context) -> dict[str, list[Earlier]]:
-    """The outputs of the last steps on these tasks: for each the newest solved and the newest failed one."""
+    """The newest solved and the newest failed output of each of these tasks in earlier steps."""
     run = Run(ctx.run)
     newest: dict[tuple[str, bool], Earlier] = {}
     marks = [item.encode() for item in ids]
@@ -136,8 +136,8 @@ def earlier_outcomes(ids: Collection[str], ctx: Context) -> dict[str, list[Earli
 def other_tasks(
     left_out: Collection[str], ctx: Context, never: Mapping[str, int] = MappingProxyType({})
 ) -> tuple[Item, ...]:
-    """Short training tasks with an expected answer: first those that no step solved (`never`), then the others in their
-    order; if there are many, a random choice for this step, with as many different answers as possible."""
+    """Short training tasks that have an expected answer; tasks that no step solved (`never`) come first. If a request
+    cannot show all, this is a random choice with as many different answers as possible."""
     items = ctx.env.items("train")
     positions = ctx.rng("other_tasks").sample(range(len(items)), min(len(items), 4 * MOST_OTHERS))
     drawn = [(at, item) for at in positions if (item := items[at]).answers and item.id not in left_out]
@@ -162,8 +162,8 @@ def _size(item: Item) -> int:
 
 
 def remember(state: State, work: StepWork, probed: Sequence[Trajectory], ctx: Context) -> None:
-    """Add a step to the history that the next requests show, with the outputs of its rejected candidate and its
-    findings. A step without a proposal is left out of the history."""
+    """Add a step with its findings and with outputs of its rejected candidate (`probed`) to the state, for later
+    requests. A step without edits and causes adds only its findings."""
     verdict = work.verdict
     items = {t.id: t.item_id for t in work.results}
     state.findings = grown(state.findings, [one for patch in work.patches for one in patch.findings], items, ctx.step)
@@ -240,12 +240,12 @@ def _trimmed(fields: dict[str, str], fate: str) -> TriedEdit:
 
 
 MOST_PROBED = 4
-"""The most failed tasks of a batch that are done again with the rejected candidate."""
+"""The most failed tasks of a batch that are done again with a rejected candidate."""
 
 
 async def probe_rejected(work: StepWork, ctx: Context) -> list[Trajectory]:
-    """A few failed tasks of the batch, done with the rejected candidate, or with the complete remedy that the minimal
-    one has beaten; none if no analyst reads about it."""
+    """Do a few failed tasks of the batch with the rejected candidate, or with the complete remedy if it lost to the
+    minimal remedy. Empty if no later request would show the results."""
     read = any(analyst.needs_optimizer for analyst in ctx.analysts) and ctx.step < ctx.steps
     edits = work.credited.beaten or (work.candidate.applied if work.verdict.decision == "reject" else ())
     if not read or not edits:

@@ -26,19 +26,20 @@ from skillopt.training.schedule import Schedule, Shape, choose_schedule, shape_o
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """The parts of one run."""
+    """The analysts, the gate and the schedule of one run."""
 
     analysts: tuple[Analyst, ...]
     gate: Gate
     schedule: Shape | None
-    """None means auto: the schedule is chosen when the steps and the initial skill are known."""
+    """The shape of the schedule. None means `auto`, which needs the number of steps and the initial skill to choose."""
     scheduler: str
-    """The schedule's name, for people."""
+    """The name of the schedule, for people."""
     passed_in: Fingerprints
-    """Fingerprints of the parts that the config does not name; they are part of the run's identity."""
+    """Fingerprints of the parts that the config does not name. Two runs with different fingerprints are different
+    runs."""
 
     def schedule_of(self, config: Config, items: int, skill: Skill) -> Schedule:
-        """The schedule of a run over so many training items from this skill."""
+        """The schedule of a run with this number of training items that starts from this skill."""
         steps = sum(map(len, batch_sizes(items, config.train)))
         return choose_schedule(self.scheduler, self.schedule, config.optimizer, steps, skill.tokens)
 
@@ -51,7 +52,7 @@ def resolve(
     vetoes: Sequence[Veto] = (),
     schedule: Shape | None = None,
 ) -> Parts:
-    """`gate` decides in place of the config's; `vetoes` come on top of whichever gate decides."""
+    """Build the parts of a run. `gate` replaces the config's gate; `vetoes` are added to whichever gate decides."""
     if schedule is not None:
         _check_shape(schedule)
     named = [plugins.load("gates", name, key="evaluation.vetoes", known=()) for name in config.evaluation.vetoes]
@@ -82,7 +83,7 @@ def roles_of(config: Config, parts: Parts | None = None, env: Env | None = None)
 
 
 def measuring_roles(config: Config, env: Env) -> tuple[Role, ...]:
-    """The roles whose models a measurement calls."""
+    """The roles whose models a measurement without training calls."""
     judge: Role = "judge" if config.models.judge_model else "optimizer"
     return ("target", judge) if is_judged(env) else ("target",)
 
@@ -94,10 +95,9 @@ def _judged(config: Config, env: Env | None) -> bool:
 
 
 def needs_optimizer(config: Config, parts: Parts | None = None, env: Env | None = None) -> bool:
-    """Analysts may do without an LLM; notes and guidance are always written by one, and it judges if no other model
-    does.
+    """True if a training calls the optimizer model: for its analysts, for notes and guidance, or as the judge.
 
-    Without the `env`, one that is not built in counts as judged: it may be.
+    Without `env`, an env that is not built in counts as judged, because it may be.
     """
     between = config.optimizer.use_slow_update or config.optimizer.use_meta_skill
     analysts = (parts or resolve(config)).analysts
@@ -106,12 +106,12 @@ def needs_optimizer(config: Config, parts: Parts | None = None, env: Env | None 
 
 
 def why_optimizer(config: Config, parts: Parts | None = None, env: Env | None = None) -> str:
-    """Why a run whose analysts need no optimizer needs one all the same; empty for other runs."""
+    """The message for a run that needs the optimizer only between epochs; empty for other runs."""
     once = config.model_copy(update={"train": config.train.model_copy(update={"num_epochs": 1})})
     if needs_optimizer(once, parts, env) or not needs_optimizer(config, parts, env):
         return ""
     return (
-        "In this run only the guidance between epochs needs an optimizer: name a model that you have "
+        "In this run only guidance and notes between epochs need an optimizer: name a model that you have "
         "(--optimizer_model handoff is you, docs/handoff.md), or train one epoch (train.num_epochs=1)"
     )
 
@@ -123,4 +123,4 @@ def _check_shape(schedule: Shape) -> None:
     except Exception as error:
         raise UserError(f"schedule '{name}': {type(error).__name__}: {error}") from error
     if wrong:
-        raise UserError(f"schedule '{name}': must give a share from 0 to 1 for a progress of 0 to 1")
+        raise UserError(f"schedule '{name}': must return a number from 0 to 1 for every progress from 0 to 1")

@@ -28,10 +28,11 @@ KINDS: tuple[Kind, ...] = ("mixed", "failure", "batch")
 
 
 async def reflect(skill: Skill, rollouts: Rollouts, knowledge: OptimizerContext, ctx: Context) -> list[Patch]:
-    """Patches of all analysts, in a fixed order; then deep reflection on causes that no edit answers.
+    """Return the patches of all analysts in a fixed order, then those about causes that no edit answers (deep
+    reflection).
 
-    A whole batch is one request if it fits. If the config cuts it into minibatches, each is read as soon as its
-    trajectories are there. They are cut in id order, so the order of arrival does not matter.
+    A batch that fits is one request. If the config cuts the batch into minibatches, each is read as soon as its
+    rollouts are done. Minibatches are cut in id order, so the result does not depend on which rollout ends first.
     """
     reading = BatchReader(skill, knowledge, ctx)
     with ctx.timed("rollout"):
@@ -72,7 +73,7 @@ async def reflect(skill: Skill, rollouts: Rollouts, knowledge: OptimizerContext,
 
 
 class BatchReader:
-    """Cuts the batch into the parts that analysts read; each part is read as soon as it is full."""
+    """Cuts a batch into minibatches, and gives each minibatch to the analysts as soon as it is full."""
 
     def __init__(self, skill: Skill, knowledge: OptimizerContext, ctx: Context) -> None:
         self.results: list[Trajectory | RolloutError] = []
@@ -82,7 +83,7 @@ class BatchReader:
         self._tasks: dict[tuple[int, Kind, int], asyncio.Task[Patch]] = {}
 
     def add(self, result: Trajectory | RolloutError) -> None:
-        """The next result in id order."""
+        """Add the next result; results come in id order."""
         self.results.append(result)
         size = self._ctx.config.gradient.minibatch_size
         if isinstance(result, Trajectory):
@@ -93,7 +94,7 @@ class BatchReader:
                     self._read(kind, self._taken(kind))
 
     async def patches(self) -> list[Patch]:
-        """All patches, after the last result: in the order of the analysts and their kinds of minibatch."""
+        """Read the rest of the batch, and return all patches, sorted by analyst and kind of minibatch."""
         for kind in KINDS:
             left = self._taken(kind)
             parts = [left] if kind == "batch" else self._fitting(left)
@@ -107,7 +108,7 @@ class BatchReader:
         return taken
 
     def _fitting(self, trajectories: list[Trajectory]) -> list[list[Trajectory]]:
-        """One request if all fit into it; else several of about the same size."""
+        """Divide trajectories into as few requests as their tokens allow, of about the same number of trajectories."""
         budget = self._ctx.config.gradient.prompt_tokens
         sizes = [min(shown_tokens(t), budget // 4) for t in trajectories if t.score.hard < 1]
         requests = max(1, math.ceil(sum(sizes) / budget))
@@ -115,8 +116,8 @@ class BatchReader:
         return [trajectories[at : at + each] for at in range(0, len(trajectories), each)] if trajectories else []
 
     def _read(self, kind: Kind, read: list[Trajectory]) -> None:
-        """Ask every analyst that reads this kind of minibatch. A minibatch without a failure is not sent to an
-        optimizer."""
+        """Ask every analyst that reads this kind of minibatch. A minibatch without failures is skipped, unless its kind
+        is `batch`."""
         ctx, number = self._ctx, self._cut[kind]
         if kind != "batch" and all(t.score.hard >= 1 for t in read):
             return
@@ -130,7 +131,7 @@ class BatchReader:
 
 
 def deep_minibatches(trajectories: list[Trajectory], patches: list[Patch], ctx: Context) -> list[Minibatch]:
-    """One for each cause that more than the threshold's share of failures has and that no edit answers."""
+    """A minibatch for each cause that no edit answers and whose share of failures is above `deep_reflect_threshold`."""
     failures_by_cause = causes(patches, trajectories)
     failures = sum(t.score.hard < 1 for t in trajectories)
     least = max(1, ctx.config.gradient.deep_reflect_threshold * failures)
@@ -151,12 +152,12 @@ def deep_minibatches(trajectories: list[Trajectory], patches: list[Patch], ctx: 
 
 
 def _answered(cause: str, ids: set[str], edits: Sequence[Edit]) -> bool:
-    """Does an edit name this cause, or cite all of its failures?"""
+    """True if an edit names this cause or cites all of its failures."""
     return any(normal_name(edit.pattern) == cause or ids <= set(edit.trajectory_ids) for edit in edits)
 
 
 def _usable(patch: Patch, number: int, skill: Skill, shown: Mapping[str, str], ctx: Context) -> Patch:
-    """Number the edits, and drop those that could never be applied: other edits are selected instead."""
+    """Give each edit of a patch an id, drop edits that cannot be applied or repeat the skill, and list copied tasks."""
     kept: list[Edit] = []
     dropped = list(patch.dropped)
     for position, edit in enumerate(patch.edits):
@@ -179,7 +180,7 @@ def _usable(patch: Patch, number: int, skill: Skill, shown: Mapping[str, str], c
 
 
 def repeated(edit: Edit, skill: Skill) -> str:
-    """The line of the skill that an addition repeats in nearly the same words; empty if none."""
+    """The line of the skill that an `add` repeats almost word for word; empty if there is none."""
     if edit.op != "add":
         return ""
     lines = (skill.read(edit.file) or "").splitlines()
@@ -190,8 +191,8 @@ _QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'|`[^`]*`|\d+")
 
 
 def causes(patches: Sequence[Patch], trajectories: Sequence[Trajectory]) -> dict[str, set[str]]:
-    """The ids of the failures by cause. If no analyst names a cause for a failure, its cause comes from the scorer's
-    feedback."""
+    """The ids of failed trajectories by cause. If no analyst names a cause for a failure, its cause comes from the
+    scorer's feedback."""
     failures = {t.id: t for t in trajectories if t.score.hard < 1}
     failures_by_cause: dict[str, set[str]] = {}
     for patch in patches:
@@ -207,7 +208,8 @@ def causes(patches: Sequence[Patch], trajectories: Sequence[Trajectory]) -> dict
 
 
 def feedback_cause(trajectory: Trajectory) -> str:
-    """The scorer's feedback as a short name: the first line without quotations and numbers; empty if it says little."""
+    """A failure's cause: the first line of the scorer's feedback without quotations and numbers; empty if it says
+    little."""
     first = next(iter(trajectory.score.feedback.strip().splitlines()), "")
     words = normal_name(_QUOTED.sub(" ", first)).split()
     return " ".join(words[:10]) if len(words) >= 3 else ""

@@ -1,7 +1,7 @@
 """Rollout, the forward pass: the target does tasks with the skill as its system prompt.
 
-In measurements and gates, items without a result because the endpoint failed are tried again; after that the run stops
-without a decision.
+In measurements and gates, items that have no result because the endpoint failed are tried again. If they still have
+none, the run stops without a decision.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from skillopt.tasks.base import Episode, FileChange, Item, RolloutError, Score, 
 from skillopt.training.context import Context
 
 PAUSES = (1.0, 5.0)
-"""Seconds before each further round, on top of the retries that every single call has."""
+"""Seconds before each further round of items whose calls failed. Every call also has its own retries."""
 
 LEARNING = {"rollout", "wording", "second_look"}
-"""Stages in which a training task that is an example in the skill is done without that example: copying it would teach
+"""Stages that do a training task without its own worked example in the skill, because copying it would teach
 nothing."""
 
 Work = Callable[[], Awaitable[Trajectory | RolloutError]]
@@ -42,16 +42,16 @@ Work = Callable[[], Awaitable[Trajectory | RolloutError]]
 async def rollout(
     skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str = "", stage: str = "rollout"
 ) -> list[Trajectory | RolloutError]:
-    """Roll out every item, in any order of time; results are in the order of `items`.
+    """Do every item once, several at a time; the results are in the order of `items`.
 
-    `tag` names the purpose: it labels fresh samples and begins the trajectories' ids. Without it, it is the step's.
+    `tag` (default: the step's number) labels fresh samples, and is the prefix of the trajectories' ids.
     """
     with ctx.timed(stage):
         return await begin(skill, items, ctx, tag=tag, stage=stage).all()
 
 
 def begin(skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str = "", stage: str = "rollout") -> Rollouts:
-    """Start the rollouts, or return the same ones if they were begun ahead."""
+    """Start the rollouts, or return the same rollouts if `begin_ahead` has started them already."""
     ahead = ctx.background.ahead.pop(tag or f"{ctx.step:04d}", None)
     if ahead and ahead.is_of(skill, items):
         ahead.wanted = True
@@ -60,8 +60,8 @@ def begin(skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str = "", s
 
 
 def begin_ahead(skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str = "", stage: str = "rollout") -> None:
-    """Begin the rollouts that the loop will most likely need next, in free slots; nothing is recorded before the loop
-    asks for it with `begin`."""
+    """Start rollouts that the loop will probably need next, in free slots. They are reported only when the loop asks
+    for them with `begin`."""
     tag = tag or f"{ctx.step:04d}"
     begun = ctx.background.ahead.get(tag)
     if not (begun and begun.is_of(skill, items)):
@@ -70,7 +70,7 @@ def begin_ahead(skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str =
 
 
 class Rollouts:
-    """A batch that is running: its results one by one in the order of their ids, or all of them at once."""
+    """The running rollouts of a batch. Its results can be read one by one in the order of their ids, or all at once."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Rollouts:
         self.items = items
         self.tag = tag or f"{ctx.step:04d}"
         self.wanted = wanted
-        """Whether the loop has reached this batch; before that, it reports no progress."""
+        """True if the loop has reached this batch; until then, the batch reports no progress."""
         self._stage = stage
         self._done = 0
         self._ctx = ctx
@@ -128,9 +128,9 @@ async def roll_out_one(
     stage: str,
     on_result: Callable[[Trajectory | RolloutError], None] = lambda result: None,
 ) -> Trajectory | RolloutError:
-    """One episode and its score, or the failure of the endpoint or the scorer, which is not a score.
+    """Do one item and score it. Returns the trajectory, or an error if the endpoint or the scorer failed.
 
-    `on_result` is called with the result as soon as there is one.
+    `on_result` is called with the result as soon as it is known.
     """
     label = f"{ctx.config.train.seed}/{tag}/{item.id}"
 
@@ -142,7 +142,7 @@ async def roll_out_one(
         return chats[-1]
 
     async def judge(messages: list[Message], schema: Schema, check: Callable[[Any], Any]) -> CheckedReply[Any]:
-        asked[key := json.dumps(messages, default=str)] += 1  # each further sample has another label
+        asked[key := json.dumps(messages, default=str)] += 1  # each further sample of a request has its own label
         again = f"-{asked[key]}" if asked[key] > 1 else ""
         return await ask(ctx.grader, messages, schema, check, label=f"{label}/judge{again}")
 
@@ -190,7 +190,7 @@ def _trajectory(
 
 
 def _by_reference(message: Message, skill: Skill) -> Message:
-    """The messages without the skill's text, which is stored once as a version."""
+    """A system message that is the skill's text, replaced by the skill's hash; any other message unchanged."""
     if message.get("role") == "system" and message.get("content") == skill.shown.text:
         return {"role": "system", "skill": skill.hash}
     return message
@@ -199,10 +199,11 @@ def _by_reference(message: Message, skill: Skill) -> Message:
 async def another_round(
     rounds: int, unmeasured: Sequence[RolloutError], alone: Collection[str], total: int, ctx: Context, stage: str
 ) -> bool:
-    """After `rounds` rounds items are still unmeasured: wait before another round. False if no round is left and each
-    item failed `alone` in some round: then the items are set aside. Otherwise the endpoint is at fault: Stopped.
+    """Wait before the next round if items have no result after `rounds` rounds; returns True. After the last round,
+    return False if each of these items failed `alone` (while others were answered): the caller sets them aside.
+    Otherwise raise Stopped, because the endpoint is at fault.
 
-    If calls are not retried (hardware.max_retries 0), rounds are not either.
+    With hardware.max_retries=0 there is only one round.
     """
     pauses = PAUSES if ctx.config.hardware.max_retries else ()
     if rounds > len(pauses):
@@ -219,7 +220,7 @@ async def another_round(
 
 
 async def all_measured(work: Sequence[Work], ctx: Context, stage: str) -> list[Trajectory | RolloutError]:
-    """Every rollout's result in order; the only errors among them are refusals because of the item's content."""
+    """Run the work until every item has a result, in order. The only errors are items that cannot be measured."""
     settled: dict[int, Trajectory | RolloutError] = {}
     unmeasured: dict[int, RolloutError] = {}
     alone: set[str] = set()
@@ -246,7 +247,7 @@ async def all_measured(work: Sequence[Work], ctx: Context, stage: str) -> list[T
 def roll_out_all(
     skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str, stage: str
 ) -> Awaitable[list[Trajectory | RolloutError]]:
-    """Do every item once with the skill; returns the same as `all_measured`."""
+    """Do every item once with the skill; items whose calls failed are tried again."""
     work = [
         partial(roll_out_one, skill, item, ctx, tag=tag, number=number, stage=stage)
         for number, item in enumerate(items)
@@ -263,7 +264,7 @@ def failed(results: Sequence[Trajectory | RolloutError]) -> list[RolloutError]:
 
 
 def require_most(results: Sequence[Trajectory | RolloutError], what: str) -> None:
-    """Do not train on a batch if the endpoint failed on half of it."""
+    """Stop the run if more than half of these rollouts failed."""
     errors = failed(results)
     if len(errors) * 2 > len(results):
         raise Stopped(
@@ -272,9 +273,9 @@ def require_most(results: Sequence[Trajectory | RolloutError], what: str) -> Non
 
 
 def require_few(refused: Mapping[str, str], total: int, *, set_aside: int = 0) -> None:
-    """Over the whole run, one item or a tenth of a split may be refused, but not all items.
+    """Stop the run if more than a tenth of a split (but at least two items) or all of it cannot be measured.
 
-    `total` items were asked now; `set_aside` items of the split were refused before.
+    `total` items were tried now; `set_aside` items of the split were set aside earlier.
     """
     gone, whole = len(refused) + set_aside, total + set_aside
     if refused and (gone > max(1, whole // 10) or gone == whole):
@@ -287,7 +288,7 @@ def mean_score(trajectories: Sequence[Trajectory], metric: str) -> float:
 
 
 class Measured(BaseModel):
-    """A skill's scores on a whole split."""
+    """A skill's scores on a whole split, by item."""
 
     values: dict[str, float]
     set_aside: dict[str, str]
@@ -301,9 +302,9 @@ class Measured(BaseModel):
 async def measure(
     skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str, stage: str, set_aside: int = 0
 ) -> Measured:
-    """Every item once. Endpoint failures stop the run: a mean over the other items would not be the split's score.
+    """Measure a skill on every item once. Endpoint failures stop the run, because a score needs all items of the split.
 
-    `set_aside` items of the split were refused earlier in the run and are not among `items`.
+    `set_aside` items of the split were set aside earlier in the run and are not among `items`.
     """
     with ctx.timed(stage):
         results = await roll_out_all(skill, items, ctx, tag=tag, stage=stage)

@@ -11,15 +11,15 @@ from skillopt.config.sections import AUTO, SCHEDULES, rounded
 from skillopt.errors import UserError
 
 Shape = Callable[[float], float]
-"""The share of the way from the lowest to the full rate (0 to 1), by how much of the run is done (0 to 1)."""
+"""A function from the run's progress (0 to 1) to the rate's position between the lowest (0) and the full rate (1)."""
 EXPLORATORY_STEPS, EXPLORATORY_TOKENS = 16, 200
-"""A run of at least so many steps from an initial skill of fewer tokens explores: much is missing at the start, little
-at the end. A shorter run has no steps to spare, and a longer skill is only refined (docs/choosing.md)."""
+"""`auto` chooses cosine for a run of at least this many steps whose initial skill has fewer than this many tokens: much
+is missing at the start, little at the end. Other runs get a constant rate (docs/choosing.md)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """The schedule of a run, chosen once."""
+    """The learning-rate schedule of a run."""
 
     name: str
     shape: Shape
@@ -32,7 +32,8 @@ class Schedule:
 
 
 def shape_of(name: str) -> Shape | None:
-    """A built-in one, or one that an installed package registers as `skillopt.schedules`; None for auto."""
+    """The shape of this name: built in, or registered by an installed package as `skillopt.schedules`; None for
+    auto."""
     if name in SCHEDULES or name == AUTO:
         return SCHEDULES.get(name)
     known = (AUTO, *SCHEDULES)
@@ -41,8 +42,8 @@ def shape_of(name: str) -> Shape | None:
 
 
 def choose_schedule(name: str, shape: Shape | None, config: OptimizerConfig, steps: int, tokens: int) -> Schedule:
-    """The schedule of a run of so many steps from a skill of so many tokens; `shape` None: auto. A rate that cannot
-    change is refused."""
+    """The schedule of a run of `steps` steps from a skill of `tokens` tokens; without `shape`, it is chosen
+    automatically. Raises if the learning rate could never change."""
     schedule = Schedule(name=name, shape=shape) if shape else auto_schedule(steps, tokens)
     if static := config.static_rate(schedule.shape):
         raise UserError(static)
@@ -60,15 +61,15 @@ def _skill_of(tokens: int) -> str:
 
 
 def scheduled_rate(step: int, steps: int, config: OptimizerConfig, shape: Shape) -> float:
-    """The rate of step 1 … steps before any decay; the last step has the end of the schedule."""
+    """The learning rate of a step (1 to `steps`) before any decay; the last step has the end of the schedule."""
     return config.min_learning_rate + (config.learning_rate - config.min_learning_rate) * shape(step / steps)
 
 
 def decayed_rate(scheduled: float, decay: float, config: OptimizerConfig) -> float:
-    """The rate after the decay of steps that were not accepted."""
+    """The scheduled learning rate times the decay from steps that were not accepted, but not below the lowest rate."""
     return max(config.min_learning_rate, scheduled * decay)
 
 
 def edits_for(rate: float) -> int:
-    """The most edits of a step."""
+    """The most edits of a step with this learning rate."""
     return max(1, rounded(rate))

@@ -1,4 +1,4 @@
-"""Opening a training: models, journal, lock and folder around a context; closing them again whatever happens."""
+"""Opens a training (models, journal, lock, folder), and closes everything again, even after an error."""
 
 from __future__ import annotations
 
@@ -39,13 +39,14 @@ from skillopt.training.schedule import Schedule
 from skillopt.version import METHOD, __version__
 
 Mode = Literal["auto", "resume", "fresh", "separate"]
-"""auto: continue a run of this config, or extend one of fewer epochs, else begin one; resume: only continue or extend;
-fresh: begin another; separate: as auto, but never extend one, so that several trainings can be compared."""
+"""How to choose the run. auto: continue the run of this config, extend one of fewer epochs, or else begin a run;
+resume: continue or extend only; fresh: always begin a run; separate: like auto without extending, to compare
+trainings."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Session:
-    """One process's work on a run."""
+    """An opened run, with what one process needs to train it."""
 
     ctx: Context
     journal: Journal
@@ -53,7 +54,7 @@ class Session:
     switch: Switch
     initial_skill: Skill
     state: State | None
-    """The run's state; None for a new one."""
+    """The run's state; None for a new run."""
     parts: Parts
     schedule: Schedule
     started: float
@@ -71,7 +72,7 @@ async def open_session(
     shared_journal: Path | None = None,
     initial_skill: Skill | None = None,
 ) -> AsyncIterator[Session]:
-    """Check everything that can be checked without paying, then take the run's lock."""
+    """Open a run. Everything that can be checked without paying is checked before the run's lock is taken."""
     started = time.monotonic()
     async with AsyncExitStack() as stack:
         opened_here = env is None
@@ -84,7 +85,7 @@ async def open_session(
         begins = earlier is None or mode == "fresh"
         run = key.new() if earlier is None or mode == "fresh" else earlier
         if mode == "resume" and not run.state.exists():
-            what = "the config, the data or the initial skill differ from it"
+            what = "no earlier run has this config, data and initial skill"
             raise UserError(f"{run.root}: no such run to resume; {what}")
         if not run.state.exists():
             await refuse_two_scores(env)
@@ -134,7 +135,7 @@ async def open_session(
 
 
 def _write_start(run: RunDirectory, config: Config, state: State | None, skill: Skill) -> None:
-    """Writes the config and the initial skill's files."""
+    """Write the config, people's comments and the initial skill's files into the run's folder."""
     if state is None or state.status != "finished":
         write_config(run, config)
     if state is None and (comments := given_feedback(config)):
@@ -149,7 +150,7 @@ def write_config(run: RunDirectory, config: Config) -> None:
 
 
 def _check(config: Config, env: Env) -> None:
-    """Refuse a config before anything is opened."""
+    """Raise for settings that do not fit each other or the env, before any model is opened."""
     if is_noisy(env) and config.evaluation.gate == "strict":
         raise UserError(
             f"env '{env.name}': its scores are noisy, and a strict gate mistakes luck for progress; "
@@ -161,7 +162,7 @@ def _check(config: Config, env: Env) -> None:
 
 
 def _abandoned(older: RunDirectory | None, config: Config) -> RunDirectory | None:
-    """The unfinished run of another method that a fresh run replaces. The fresh run uses its paid replies."""
+    """The unfinished run that a fresh run replaces because their methods differ; its paid replies are used again."""
     if older is None or not older.state.exists():
         return None
     state = State.read(older.state)
@@ -169,9 +170,9 @@ def _abandoned(older: RunDirectory | None, config: Config) -> RunDirectory | Non
 
 
 def _scored_otherwise(run: RunDirectory, config: Config) -> RunDirectory | None:
-    """The newest other run of this config that differs in its scorer, or in code and data that the config names. The
-    new run uses the replies that this run has paid for. A reply is found by its whole request, so no reply is mistaken
-    for another."""
+    """The newest other run that sends the same requests: it differs only in its scorer, or in code and data that the
+    config names. The new run uses its paid replies. A reply is found by its whole request, so no reply is mistaken for
+    another."""
     runs = []
     for other in sibling_runs(run, config.train.seed):
         recorded = recorded_settings(other)
@@ -182,7 +183,7 @@ def _scored_otherwise(run: RunDirectory, config: Config) -> RunDirectory | None:
 
 
 def pins(config: Config) -> dict[str, str]:
-    """The version and the method that began a run. A run never continues with another method."""
+    """The version, the method and the prompts that began a run. A run never continues with another method."""
     return {"skillopt": __version__, "method": METHOD, "prompts": prompts.fingerprint(config.gradient.prompts_dir)}
 
 
@@ -191,7 +192,7 @@ def method_of(pinned: dict[str, str]) -> tuple[str, str]:
 
 
 def check_prices(config: Config, models: Sequence[str] = ()) -> None:
-    """Check that a limit in dollars has every price it needs: those of `models`, or of all roles."""
+    """If the budget has a limit in dollars, check that the prices of `models` (default: of all roles) are known."""
     budget, named = config.budget, config.models
     for name in models or filter(None, (named.target_model, named.optimizer_model, named.judge_model)):
         if budget.max_usd is not None and not is_priced(name, budget.prices):
@@ -209,23 +210,23 @@ def _read_state(run: RunDirectory, config: Config) -> State | None:
     if (state.status == "finished" and not extends) or method_of(state.pins) == method_of(pins(config)):
         return state
     begun, verb = state.pins.get("skillopt", ""), "Extend" if extends else "Finish"
-    how = f"by SkillOpt with other prompts. {verb} it with these"
+    how = f"by SkillOpt with other prompts. {verb} it with those prompts"
     if begun != __version__:
         how = f"by SkillOpt {begun}, which trains by another method. {verb} it with that version (pip install "
         how += f"skillopt=={begun})"
     raise UserError(
-        f"{run.root}: was begun {how}, or start again with --fresh: the replies that it has paid for are used again"
+        f"{run.root}: this run was begun {how}, or start again with --fresh: its paid replies are used again"
     )
 
 
 def _extends(run: RunDirectory, state: State, epochs: int) -> bool:
-    """Does a training of so many epochs extend the run? Refuses another number of epochs for an unfinished run, and
-    fewer for a finished one."""
+    """True if a training of `epochs` epochs extends the run. Raises if an unfinished run has another number of epochs,
+    or a finished run has more."""
     planned = state.phases[-1].epochs if state.phases else epochs
     if state.status != "finished" and epochs != planned:
         raise UserError(
-            f"{run.root}: was begun with train.num_epochs={planned} and is not finished; finish this run with that "
-            f"value first, or start a separate run of {epochs} with --fresh"
+            f"{run.root}: this run was begun with train.num_epochs={planned} and is not finished; finish it with that "
+            f"value first, or start a separate run of {epochs} epochs with --fresh"
         )
     if epochs < planned:
         raise UserError(

@@ -1,10 +1,10 @@
-"""The first batch: does the user's scorer score, does the user's agent answer, is there anything to learn from?
+"""Checks a run's first tasks: do the user's scorer and agent work, and is there anything to learn from?
 
-The smoke test comes before the batch, if a user's code is involved. It makes the first request of the first step: its
-reply is in the journal then, and nothing is paid for twice.
+If a user's code is involved, the smoke test does one task before the batch. This is the first rollout of the first
+step: its reply goes into the journal, so nothing is paid for twice.
 
-Many good trainings begin with a batch in which every score is 0, since the form of the answer is what has to be
-learned. So a run stops only if the scorer could not reward a right reply either; otherwise it shows a reply next to its
+Many good trainings begin with a batch in which every score is 0, because the target must first learn the form of the
+answer. So a run stops only if the scorer could not reward a right reply either. Otherwise it shows a reply next to its
 expected answer and continues.
 """
 
@@ -24,13 +24,13 @@ from skillopt.training.context import Context
 from skillopt.training.rollout import roll_out_one
 
 TRIES = 2
-"""The most items that are tried before the code counts as broken: a single item may be at fault itself."""
+"""How many items must fail before the user's code counts as broken: a single item may be at fault itself."""
 
 
 async def smoke_test(skill: Skill, items: Sequence[Item], ctx: Context) -> None:
-    """Score an empty output, then do one task. Raises if neither of two items can be scored or done."""
+    """Score an empty output, then do one task. If an item fails, try a second; if both fail, raise an error."""
     reader_judges = is_judged(ctx.env) and ctx.grader.model.human_paced
-    if not ctx.env.fingerprint or reader_judges:  # a person who answers letters gets them all at once
+    if not ctx.env.fingerprint or reader_judges:  # a person who judges should get all letters at once
         return
     await _score_nothing(ctx.env, items[:TRIES])
     failed = []
@@ -40,8 +40,8 @@ async def smoke_test(skill: Skill, items: Sequence[Item], ctx: Context) -> None:
             return
         failed.append(result)
     raise Stopped(
-        f"the first {len(failed)} tasks gave no score, so no other was begun: {failed[-1].error}; when that is "
-        "corrected, run the same command again: replies are kept"
+        f"the first {len(failed)} tasks gave no score, so the run stopped: {failed[-1].error}; correct this and run "
+        "the same command again (paid replies are used again)"
     )
 
 
@@ -58,7 +58,7 @@ async def _score_nothing(env: Env, items: Sequence[Item]) -> None:
             trouble = f"the scorer failed on task '{item.id}': {type(error).__name__}: {error}"
         else:
             return
-    raise UserError(f"{trouble} (for an empty output; a scorer gives a score for any text; nothing was paid for yet)")
+    raise UserError(f"{trouble} (the output was empty; a scorer must score any text; nothing was paid for yet)")
 
 
 _TRIED = 10
@@ -67,7 +67,7 @@ _SHOWN = 160
 
 
 async def check_first_scores(items: Sequence[Item], trajectories: Sequence[Trajectory], ctx: Context) -> None:
-    """Runs before the optimizer is asked about the first batch. Raises if the scorer is the reason for the zeros."""
+    """Check the first batch before it is read. Raises if all scores are 0 and the scorer is the likely reason."""
     metric = ctx.config.evaluation.metric
     if not trajectories or any(trajectory.score.value(metric) for trajectory in trajectories):
         return
@@ -76,7 +76,7 @@ async def check_first_scores(items: Sequence[Item], trajectories: Sequence[Traje
     if finding := await _fault(items, trajectories, ctx):
         raise UserError(
             f"{says}, and the scorer is the likely reason: it {finding.says}. {example}. To continue, {finding.fix}; "
-            "the replies that are paid for are used again"
+            "paid replies are used again"
         )
     fix = "if the reply is right, change env.scoring; if only its form is wrong, state the form in the initial skill"
     check = Check(name="scores", status="warn", says=f"{says}. {example}", fix=fix)
@@ -84,11 +84,12 @@ async def check_first_scores(items: Sequence[Item], trajectories: Sequence[Traje
 
 
 async def _fault(items: Sequence[Item], trajectories: Sequence[Trajectory], ctx: Context) -> ScorerFault | None:
-    """A certain fault of the scorer. Zeros with an explanation are not a fault: the optimizer can learn from them."""
+    """A clear fault of the scorer, or None. A 0 with feedback is not a fault, because the optimizer can learn from
+    it."""
     env, metric = ctx.env, ctx.config.evaluation.metric
     if not can_be_tried(env):
         return None
-    with suppress(Exception):  # a scorer that raises sets items aside, and is reported there
+    with suppress(Exception):  # a scorer's error is reported when its items are set aside
         explained = any(trajectory.score.feedback.strip() for trajectory in trajectories)
         silent = None if explained else await gives_nothing(env, items[:_TRIED], metric)
         return silent or await word_for_word(env, items[:_TRIED], metric)

@@ -1,4 +1,4 @@
-"""The end of a step: the verdict changes the run's state; the step's folder and its history line are written."""
+"""Ends a step: updates the run's state by the verdict, and writes the files of the step's folder."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from skillopt.training.rollout import failed, mean_score, scored
 
 @dataclass(frozen=True)
 class StepWork:
-    """All values that went through one step, in the order of the stages."""
+    """The results of all stages of one step, in the order of the stages."""
 
     step: Step
     skill: Skill
@@ -48,7 +48,7 @@ class StepWork:
     ranked: list[Ranked]
     credited: Credited
     short_form: ShortForm | None
-    """The minimal remedy, if the gate was asked about it."""
+    """The minimal remedy with its scores; None if the gate was not asked about one."""
 
     @property
     def pool(self) -> EditPool:
@@ -84,7 +84,7 @@ def write_step(run: RunDirectory, work: StepWork, record: StepRecord) -> None:
 
 
 def digest(work: StepWork) -> BatchDigest:
-    """The batch at a glance: each item's score, the causes found."""
+    """A summary of the batch: each item's score, the failed items, and how many failures each cause has."""
     trajectories = scored(work.results)
     counts = {name: len(ids) for name, ids in causes(work.patches, trajectories).items()}
     return BatchDigest(
@@ -149,19 +149,19 @@ def _edit_counts(work: StepWork) -> EditCounts:
 
 
 def count_changes(state: State, credited: Credited) -> None:
-    """Remember which validation items the step's candidates have changed."""
+    """Count in the state how often each validation item has scored differently under a candidate."""
     verdicts = {id(verdict): verdict for verdict in (credited.rejected, credited.last_verdict)}
     moved = Counter(row.item_id for verdict in verdicts.values() for row in verdict.evidence if row.change)
     state.changed = dict(sorted((Counter(state.changed) + moved).items()))
 
 
 def _is_new(edit: Edit) -> bool:
-    """Count a step's decisions that no earlier step has counted."""
+    """True if this step proposed the edit; False if an earlier step did, which has counted it already."""
     return not edit.source.startswith(CARRIED)
 
 
 def apply_verdict(state: State, skill: Skill, credited: Credited, ctx: Context) -> None:
-    """Bring the state to the end of a step."""
+    """Update the state at the end of a step: skill, scores, counts and pending edits."""
     count_changes(state, credited)
     kept = carried(credited, state.val)
     _apply_verdict(state, skill, credited, kept, ctx)
@@ -188,7 +188,7 @@ def _apply_verdict(state: State, skill: Skill, credited: Credited, kept: Sequenc
         state.counts.skipped += 1
         return
     state.decay *= ctx.config.optimizer.reject_decay
-    if verdict.decision == "indecisive":  # it may be better: its edits may be proposed again
+    if verdict.decision == "indecisive":  # the candidate may be better: its edits may come again
         state.counts.indecisive += 1
         return
     state.counts.rejected += 1
@@ -196,8 +196,8 @@ def _apply_verdict(state: State, skill: Skill, credited: Credited, kept: Sequenc
 
 
 def record_rejections(state: State, credited: Credited, kept: Sequence[Edit], ctx: Context) -> None:
-    """Edits that were left out, and those of a rejected candidate that are not carried: the exemplar analyst does not
-    repeat them."""
+    """Remember the edits that were left out, and the edits of a rejected candidate that do not stay pending: the
+    exemplar analyst does not propose them again."""
     newest = ctx.config.optimizer.rejected_buffer
     gone = dict.fromkeys(edit for edit in credited.rejected_edits if edit not in kept)
     entries = [Rejected(step=ctx.step, edit=edit) for edit in gone]
@@ -205,7 +205,8 @@ def record_rejections(state: State, credited: Credited, kept: Sequence[Edit], ct
 
 
 def update_scores(state: State, verdict: Verdict) -> None:
-    """Take over the current skill's scores that a gate measured again."""
+    """Update the current skill's known scores with those that a gate measured again, unless it accepted the
+    candidate."""
     if verdict.known_scores and not verdict.accepted:
         state.val = {**state.val, **verdict.known_scores}
 
@@ -213,9 +214,9 @@ def update_scores(state: State, verdict: Verdict) -> None:
 def accept(
     state: State, skill: Skill, candidate: Applied, verdict: Verdict, ctx: Context, *, kind: Literal["edit", "guidance"]
 ) -> None:
-    """Make the candidate the current version, and the best one: the gate has measured it against the one before.
+    """Make the candidate the current skill, and the best skill if the gate measured a gain.
 
-    At an equal score guided versions also become the best one, because guidance is part of the result.
+    A skill with new guidance becomes the best skill at an equal score, too, because guidance is part of the result.
     """
     state.version += 1
     state.current = state.version

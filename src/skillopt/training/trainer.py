@@ -1,4 +1,4 @@
-"""The trainer. `fit` is the training loop as the picture in docs/architecture.md shows it."""
+"""The trainer. `TrainingLoop.fit` is the training loop that the picture in docs/architecture.md shows."""
 
 from __future__ import annotations
 
@@ -72,14 +72,15 @@ from skillopt.training.smoke_test import smoke_test
 from skillopt.training.step_files import StepWork, apply_verdict, step_record, write_step
 
 MakePreflight = Callable[[Config, Env, Skill, Parts], Preflight]
-"""Gives the plan of a run and advice about it; `preflight.doctor.preflight` is one."""
+"""A function that returns the plan of a run, with advice; for example `preflight.doctor.preflight`."""
 
 WithVerdict = Callable[[Summary, Sequence[StepRecord], Settings], Summary]
-"""Adds the verdict, a sentence for people, to a summary; `view.diagnosis.with_verdict` is one."""
+"""A function that adds a verdict (a sentence for people) to a summary; for example `view.diagnosis.with_verdict`."""
 
 
 class TrainingLoop:
-    """Trains one skill. With the config of an unfinished run it continues that run; mode `fresh` starts a new one."""
+    """Trains one skill. If the config belongs to an unfinished run, this run continues; mode `fresh` starts a new
+    run."""
 
     def __init__(
         self,
@@ -98,7 +99,7 @@ class TrainingLoop:
         self.config = config
         self.listeners = list(listeners)
         self._mode = mode
-        self._baseline: asyncio.Task[Measured] | None = None  # the running validation of the initial skill
+        self._baseline: asyncio.Task[Measured] | None = None  # measures the initial skill on validation
         self._opening = open_session(
             config,
             env=env,
@@ -141,7 +142,7 @@ class TrainingLoop:
             return await self._finish()
 
     def interrupt(self) -> None:
-        """Stop as after Ctrl-C: start no new call; wait for the calls in flight and keep their replies."""
+        """Stop the run as Ctrl-C does: start no new calls, wait for the calls in flight and keep their replies."""
         if not self.started:
             raise KeyboardInterrupt
         self.session.switch.trip(Stopped(BY_HAND))
@@ -153,7 +154,8 @@ class TrainingLoop:
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[None]:
-        """Open everything that the loop needs, and close it in every case. After a stop the run can be continued."""
+        """Open everything that the loop needs, and close it again even after an error. A stopped run can be
+        continued."""
         async with self._opening as session:
             self.session: Session = session
             self._parts, self._gate = session.parts, session.parts.gate
@@ -190,7 +192,7 @@ class TrainingLoop:
                 await self.base.background.settle()
                 self._stop(stopped)
                 raise stopped from error
-            except BaseException:  # a second Ctrl-C, or a bug: wait for nothing
+            except BaseException:  # a second Ctrl-C or a bug: do not wait for running calls
                 self.base.background.cancel()
                 raise
             await self.base.background.settle()
@@ -242,21 +244,20 @@ class TrainingLoop:
         run.conflicts.parent.mkdir(exist_ok=True)
         write_atomic(run.conflicts, "")
         self.history.begin([])
-        self._write_summary(FinalScores())  # a run that is cut short in its first step has costs, too
+        self._write_summary(FinalScores())  # a run that stops in its first step has costs, too
         await smoke_test(self.skill, self._batch(self._steps[0]), self.base.at(1, 1))
         self._baseline = self.base.background.start(self._evaluate("val", "initial", self.skill, low_priority=True))
 
     async def _val(self) -> dict[str, float]:
-        """The validation scores of the current skill by item. The initial skill is measured while the first rollouts
-        run."""
+        """Return the current skill's validation scores by item. At the start of a run, first wait until the initial
+        skill is measured."""
         if self._baseline:
             await self._baseline
             self._keep_baseline()
         return self.state.val
 
     def _keep_baseline(self) -> None:
-        """Store the initial skill's validation scores if their measurement has ended. With them the run can be
-        resumed."""
+        """Store the initial skill's validation scores if they are measured. From then on, the run can be resumed."""
         if self._baseline and self._baseline.done() and not self._baseline.exception():
             measured, self._baseline, state = self._baseline.result(), None, self.state
             state.val = measured.values
@@ -266,13 +267,13 @@ class TrainingLoop:
             self._save()
 
     def _stop(self, error: SkillOptError) -> None:
-        """Record why the run ended. The state stays that of the last finished step."""
+        """Record why the run stopped. The saved state is still the one after the last finished step."""
         self._keep_baseline()
         if self.state.status != "finished":
-            begun = self.run.state.exists()  # else write only the costs: there is no state to continue from
+            begun = self.run.state.exists()  # if no state was saved yet, write only the costs
             self.state = State.read(self.run.state) if begun else self.state
             self.state.status, self.state.stop_reason = "stopped", str(error)
-            with suppress(*DiskError):  # the disk may be what stopped it; the state before it is kept
+            with suppress(*DiskError):  # the disk may be full; the last saved state remains
                 (self._write_state if begun else self._write_summary)(FinalScores())
         self.base.emit(RunStopped(reason=str(error)))
 
@@ -285,8 +286,8 @@ class TrainingLoop:
         return why_over(self.state, self.config)
 
     def _epoch_begun(self, steps: list[Step]) -> bool:
-        """Has a step of this epoch been done, but not the work at its end (slow update, notes)? This work is also done
-        if the run ends early in the epoch."""
+        """True if a step of this epoch is done but the work at the epoch's end (slow update, notes) is not. That work
+        is also done if the run ends early in the epoch."""
         begun = self.state.epoch < steps[0].epoch and self.state.step >= steps[0].number
         return begun and self.state.status != "finished"
 
@@ -294,7 +295,7 @@ class TrainingLoop:
         return replace(self.base.at(step.epoch, step.number), changed=self.state.changed)
 
     def _rates(self, step: Step) -> LearningRate:
-        phase = self.state.phases[-1]  # the phase has its own schedule
+        phase = self.state.phases[-1]  # each phase has its own schedule
         number, steps = step.number - phase.after, self.base.steps - phase.after
         shape = self._parts.schedule or SCHEDULES[phase.scheduler]
         scheduled = scheduled_rate(number, steps, self.config.optimizer, shape)
@@ -316,14 +317,15 @@ class TrainingLoop:
         return step is self.plan[step.epoch - 1][-1]
 
     def _go_ahead(self, done: int, skill: Skill) -> None:
-        """Start the rollouts of the step after step `done`, while files and notes are still written."""
+        """Start the rollouts of step `done + 1` while files and notes are still being written."""
         if done < self.base.steps and not self._over():
             step = self._steps[done]
             begin_ahead(skill, self._batch(step), self.base.at(step.epoch, step.number))
 
     def _expecting(self, step: Step, ctx: Context) -> Context:
-        """The context for the step's gate. A built-in gate calls `expect` as soon as its decision is certain, and the
-        next step's rollouts start. With a user's gate or veto they start only after the verdict."""
+        """Return the context for the step's gate. A built-in gate calls `expect` as soon as an acceptance is certain,
+        which starts the next step's rollouts. With a user's gate or veto, those rollouts start only after the
+        verdict."""
         if self._ends_epoch(step) or self._gate not in GATES.values():
             return ctx
         return replace(ctx, expect=lambda skill: self._go_ahead(step.number, skill))
@@ -335,7 +337,7 @@ class TrainingLoop:
         return results
 
     async def _commit(self, work: StepWork, ctx: Context) -> None:
-        """Save the step. The state is written last; a step without it is done again."""
+        """Save the step. The state is written last, so a resumed run repeats a step that was only partly saved."""
         self.run.check_held()
         ctx.emit(GateDecided(**dict(work.verdict.brief())))
         state = self.state
@@ -370,7 +372,7 @@ class TrainingLoop:
         return usage(self.session.journal.totals(), self.session.budget.cost)
 
     def _counted(self, ctx: Context) -> dict[str, float]:
-        """Return the seconds of each stage since the last call, and add them to the run's total."""
+        """Return the seconds of each stage since the last call of this function, and add them to the run's total."""
         seconds, stages = dict(ctx.seconds), self.state.telemetry.stages
         for stage, taken in seconds.items():
             stages[stage] = stages.get(stage, 0.0) + taken
@@ -384,7 +386,7 @@ class TrainingLoop:
     # The end
 
     async def _evaluate(self, split: str, name: str, skill: Skill, *, low_priority: bool = False) -> Measured:
-        """Measure a skill on a split, and leave the items' scores in the run."""
+        """Measure a skill on a split, and write the items' scores into the run's folder."""
         whole = self.base.env.items(split)
         items = [item for item in whole if item.id not in self.state.set_aside]
         self.base.emit(EvaluationStarted(split=split, name=name, items=len(items)))
@@ -400,8 +402,8 @@ class TrainingLoop:
         return measured
 
     async def _finish(self) -> Result:
-        """Measure the final scores, write the summary and return the result. The test split is read only here, if the
-        config wants it."""
+        """Measure the final scores, write the summary and return the result. Only this function reads the test split,
+        and only if `evaluation.test` is true."""
         state = self.state
         best = self.run.read_skill(state.best.version)
         early = self._over() if state.step < self.base.steps else ""
@@ -424,7 +426,7 @@ class TrainingLoop:
         return Result(path=self.run.root, best_skill=best.shown, summary=summary)
 
     def _write_state(self, finals: FinalScores) -> None:
-        """Write the summary, then the state. A resumed run believes only the files that the state names."""
+        """Write the summary, then the state. A resumed run trusts only files whose checksums are in the state."""
         self.run.check_held()
         state = self.state
         self._write_summary(finals)
@@ -440,7 +442,7 @@ class TrainingLoop:
         hits = sum(caller.from_journal for caller in callers)
         telemetry.from_journal = self._earlier.from_journal + hits
         summary = finals.summary(self.state, self.base, self._paid())
-        if self._with_verdict and summary.status != "running":  # the verdict needs the run's end
+        if self._with_verdict and summary.status != "running":  # a running run has no verdict yet
             summary = self._with_verdict(summary, read_history(self.run.history), self.config.flat())
         plan = with_real_figures(self._preflight.plan, summary)
         write_json(self.run.summary, summary.model_copy(update={"plan": plan}))

@@ -1,4 +1,4 @@
-"""The cost of a skill in use: calls, tokens, dollars and seconds of a task, from the usage of the target's calls."""
+"""The cost of using a skill: calls, tokens, dollars and seconds per task, from the records of the target's calls."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from skillopt.record.trajectory import Trajectory
 
 
 class TaskUse(Record):
-    """Means over the tasks; samples of one task count together as one."""
+    """Mean costs per task. Several samples of one task count as one task."""
 
     tasks: int
     turns: float
-    """Calls of the target."""
+    """Calls of the target per task."""
     tokens: float
-    """Prompts and replies together; 0 if the target reports no usage."""
+    """Tokens of prompts and replies per task; 0 if the target reports no usage."""
     usd: float | None
-    """None if it is unknown: there is no price, and the calls report no cost."""
+    """Dollars per task; None if there is no price and the calls report no cost."""
     seconds: float
-    """Time of the target's calls, without waits."""
+    """Seconds of the target's calls per task, without waits."""
 
     @property
     def tokens_per_call(self) -> float:
@@ -35,7 +35,7 @@ class TaskUse(Record):
 
 
 def use_of(trajectories: Iterable[Trajectory], price: Price | None) -> TaskUse | None:
-    """The mean costs of a task, from trajectories; None without trajectories."""
+    """The mean costs per task over these trajectories; None without trajectories."""
     by_task: dict[str, list[tuple[int, int, float, float | None]]] = {}
     for each in trajectories:
         recorded = each.telemetry.get("calls", ())

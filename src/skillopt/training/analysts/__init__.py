@@ -25,12 +25,12 @@ from skillopt.training.requests.replies import read_edits
 
 ANALYSTS: dict[str, type[Analyst]] = {"brief": BriefAnalyst, "exemplar": ExemplarAnalyst, "llm": LLMAnalyst}
 Propose = Callable[[Skill, Sequence[Trajectory]], Any]
-"""Gives edits, as `Edit` or as dicts of its fields. May be async; if it is not, it runs in a thread. Each edit cites
-trajectories of the batch."""
+"""A function that returns edits, as `Edit` or as dicts of its fields. Each edit cites trajectories of the batch. The
+function may be async; otherwise it runs in a thread."""
 
 
 def open_analysts(names: Sequence[str]) -> list[Analyst]:
-    """The analysts of these names: our own, or those that installed packages register as `skillopt.analysts`."""
+    """The analysts of these names: built in, or registered by installed packages as `skillopt.analysts`."""
     return [ANALYSTS[name]() if name in ANALYSTS else _registered(name) for name in names]
 
 
@@ -39,7 +39,7 @@ def _registered(name: str) -> Analyst:
 
 
 def as_analyst(part: Analyst | Propose | type) -> Analyst:
-    """The analyst itself; a plain function is wrapped."""
+    """Return a part as an analyst: an analyst stays itself, and a plain function is wrapped."""
     made: Any = plugins.instance(part)
     if hasattr(made, "propose"):
         analyst: Analyst = made
@@ -50,7 +50,7 @@ def as_analyst(part: Analyst | Propose | type) -> Analyst:
 
 
 class FunctionAnalyst:
-    """A plain function as an analyst: it sees the whole batch at once and calls no optimizer."""
+    """An analyst that calls a plain function with the whole batch, and no optimizer."""
 
     kinds: tuple[Kind, ...] = ("batch",)
     needs_optimizer = False
@@ -78,7 +78,8 @@ class FunctionAnalyst:
         return Patch(id=name, source=source, trajectory_ids=tuple(ids), edits=edits, dropped=dropped)
 
     def _checked(self, row: Any) -> dict[str, JsonValue]:
-        """An edit's fields; a mistake in the function ends the run."""
+        """The fields of an edit from the function; raises if the edit is not valid, because the function has a
+        mistake."""
         try:
             return Edit.model_validate(row).model_dump(mode="json")
         except ValidationError as error:

@@ -1,4 +1,4 @@
-"""The contract of an analyst, and the patch that it returns: the gradient."""
+"""The protocol of an analyst, which proposes edits: its patch is the gradient."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from skillopt.tasks.base import Trajectory
 from skillopt.training.requests.context import OptimizerContext
 
 Kind = Literal["mixed", "failure", "deep", "batch"]
-"""mixed: failures and passes together; failure: failures alone, for small optimizers; deep: failures with one cause;
-batch: the whole batch at once, for analysts that count rather than read."""
+"""The kinds of minibatch. mixed: failures and passes together; failure: failures alone, for small optimizers; deep:
+failures with one cause; batch: the whole batch, for analysts that count rather than read."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Minibatch:
-    """A few trajectories for one analyst to read."""
+    """The trajectories that an analyst reads at once."""
 
     id: str
     kind: Kind
@@ -31,7 +31,7 @@ class Minibatch:
 
 
 def with_answer(patch: Patch, answer: CheckedReply[Any]) -> Patch:
-    """The patch with the problems of the optimizer's replies; without a usable reply, `lost` says why."""
+    """The patch with the problems of the optimizer's replies; if no reply was usable, `lost` says why."""
     lost = {} if answer.value is not None else {"lost": answer.lost, "unreachable": answer.unreachable}
     return patch.model_copy(update={"unusable": answer.unusable, **lost})
 
@@ -41,9 +41,9 @@ class Analyst(Protocol):
 
     name: str
     kinds: tuple[Kind, ...]
-    """The kinds of minibatch that it wants to see."""
+    """The kinds of minibatch that the analyst reads."""
     needs_optimizer: bool
-    """Whether the analyst calls the optimizer model."""
+    """True if the analyst calls the optimizer model."""
 
     async def propose(
         self, skill: Skill, minibatch: Minibatch, knowledge: OptimizerContext, optimizer: Caller, config: Config

@@ -1,12 +1,11 @@
-"""The analyst for small optimizers: one short question after a worked example, and one edit in the reply.
+"""The analyst for small optimizers: asks one short question after a worked example, and makes one edit of the reply.
 
-If tasks have a few right answers, the question is which tasks each answer belongs to; else what is missing. A free text
-speaks of the answers that it was shown last, and a small target does not follow prose. So every answer gets one line,
-in a form that a small target can imitate.
+If there are only a few right answers, it asks which tasks each answer belongs to; else it asks what is missing. In free
+text, a small optimizer speaks only of the answers that it saw last, and a small target does not follow prose. So every
+answer gets one line, in a form that a small target can imitate.
 
-A model of a billion parameters loses itself in the full reflection: it summarises, cites and copies until the reply is
-cut off. Shown how one such question was answered, and asked for nothing but a cause and a text, it writes rules that
-help.
+A model of a billion parameters fails at the full reflection: it summarises, cites and copies until the reply is cut
+off. If it sees an answered question first, and is asked for nothing but a cause and a text, it writes rules that help.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from skillopt.training.requests.tools import tool_lines
 
 SECTION = "Rules"
 LONGEST_CAUSE, LONGEST_TEXT = 160, 600
-"""Characters. A small model that has begun to repeat itself does not stop by itself."""
+"""The most characters of a cause and of an edit's text. A small model that repeats itself does not stop by itself."""
 _PARTS = re.compile(r"\A(.*?)<example>\n(.*?)\n</example>\s*<reply>\n(.*?)\n</reply>\s*\Z", re.DOTALL)
 NOT_KNOWN = Pattern(name="answers not known", cause="The instructions do not say which answer belongs to which tasks.")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
@@ -96,7 +95,7 @@ async def _answers(
     optimizer: Caller,
     config: Config,
 ) -> Patch:
-    """Asks which tasks each of a few answers is for, and makes one edit."""
+    """Ask which tasks each of a few answers is for, and make one edit of the reply."""
     shown = "\n".join(
         _line(task.kind, task.text, task.answer) for answer_tasks in tasks.values() for task in answer_tasks
     )
@@ -117,7 +116,7 @@ async def _answers(
 def brief_messages(
     prompt: str, skill: Skill, trajectories: Sequence[Trajectory], others: Sequence[Item], budget: int
 ) -> list[Message]:
-    """The skill and the tasks that failed."""
+    """The request: the skill, the tools, the failed tasks, and other tasks with answers that these do not show."""
     shares = fair_shares([count_tokens(t.input) for t in trajectories], budget)
     tasks = "\n".join(
         _task(number, trajectory, share)
@@ -133,7 +132,8 @@ def brief_messages(
 
 
 def _asked(prompt: str, user: str) -> list[Message]:
-    """The prompt's worked example is an earlier turn: small models follow that better than a description."""
+    """The messages of a request. The prompt's worked example becomes an earlier turn, because small models follow that
+    better than a description."""
     system, turns = prompt, list[Message]()
     if parts := _PARTS.match(prompt):
         system = parts[1]
@@ -142,7 +142,7 @@ def _asked(prompt: str, user: str) -> list[Message]:
 
 
 def unseen_answers(trajectories: Sequence[Trajectory], others: Sequence[Item]) -> list[Item]:
-    """Tasks of other batches: one for each answer that no trajectory of this batch has."""
+    """Tasks of other batches: one for each answer that no trajectory of this batch has as its right answer."""
     shown = {answer for trajectory in trajectories for answer in trajectory.answers[:1]}
     by_answer: dict[str, Item] = {}
     for item in others:
@@ -188,7 +188,8 @@ def _fields(value: Any) -> tuple[str, str]:
 
 
 def new_sentences(text: str, skill: Skill) -> str:
-    """The text without sentences that are already in the skill, or twice in the text: small models repeat much."""
+    """The text without sentences that the skill has already, and without repeated sentences: small models repeat
+    much."""
     seen = set(_SENTENCE_END.split(" ".join(skill.text.split())))
     kept = []
     for sentence in _SENTENCE_END.split(" ".join(text.split())):
@@ -207,9 +208,9 @@ def echo(text: str, prompt: str) -> str:
 
 ANSWERS_SECTION = "Answers"
 MOST_CHOICES, LONGEST_CHOICE = 12, 40
-"""The most answers, and characters of one, that count as a choice among a few."""
+"""The most possible answers, and the most characters of each, for which the right answers count as few and short."""
 EACH = 3
-"""The most tasks that are shown of one answer."""
+"""The most tasks that a request shows for one answer."""
 LONGEST_TOPIC = 120
 """The most characters of the text that says what an answer is for."""
 
@@ -222,7 +223,7 @@ class Task:
 
 
 def few_answers(trajectories: Sequence[Trajectory], others: Sequence[Item]) -> dict[str, list[Task]]:
-    """The tasks by their right answer, failures first, if all answers are a few words; else empty."""
+    """The tasks by their right answer, failures first, if there are only a few short right answers; else empty."""
     tasks = [Task(t.type, t.input, t.answers[0] if t.answers else "") for t in trajectories]
     tasks += [Task(item.type, task_text(item), item.answer) for item in others]
     groups: dict[str, list[Task]] = {}
@@ -248,7 +249,7 @@ def answers_schema(answers: Sequence[str]) -> Schema:
 
 
 def topics(value: Any) -> dict[str, str]:
-    """Reads a reply: what each answer is for, on one line."""
+    """Read a reply: for each answer, one line on the tasks that it is for."""
     read = value.get("answers") if isinstance(value, dict) else None
     if not isinstance(read, dict) or not all(isinstance(text, str) and text.strip() for text in read.values()):
         raise ValueError("it is not an object with a text for each of the answers")
@@ -256,8 +257,9 @@ def topics(value: Any) -> dict[str, str]:
 
 
 def edit_for(topic_of: dict[str, str], skill: Skill, *, tags: bool) -> Edit:
-    """A section with a line for each answer; one that is there is replaced, but for answers that only it has. `tags`:
-    the scorer reads an answer tag, so the target may name the topic before the answer, which a small one needs."""
+    """An edit that writes the section Answers, a line for each answer. An existing section is replaced, except for
+    lines with other answers. With `tags`, the scorer reads an answer tag, so the target may name the topic before the
+    answer; small targets need this."""
     if tags:
         head = "First say what the task is about, then give the answer in answer tags, and write nothing else."
         lines = [

@@ -1,9 +1,9 @@
 """The analyst that needs no LLM: it states the possible answers and their form, and shows worked examples.
 
-Elsewhere this is called bootstrapped few-shot. Everything that it writes is read off training trajectories: which
-answers there are, how they look, which task type or which words go with which answer, and which tasks would have taught
-most. If the task's type settles the answer, examples name the type first and then the answer: a small model that
-says what a task is about before it answers is right far more often than one that answers at once.
+This method is also called bootstrapped few-shot. The analyst takes everything from training trajectories: the possible
+answers and their form, the task types or words that go with each answer, and the tasks that teach most. If the task's
+type settles the answer, examples name the type first and then the answer: a small model that says what a task is about
+before it answers is right far more often than one that answers at once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LONGEST_EXAMPLE = 120
 ROUNDS = 2
 """The most edits with worked examples that one batch gives."""
 SPARED = 2
-"""Beside an analyst that reads, every second failure may become an example: a task that is copied into the skill tells
+"""If the run has other analysts, every n-th failure may become an example: a task that is copied into the skill tells
 little at the next step."""
 _CHOICES = re.compile(r"^The possible answers are: (.+)\.(?= (?:Reply|Answer) )", re.MULTILINE)
 _NUMBER = re.compile(r"[-+]?[\d,]*\.?\d+%?")
@@ -52,18 +52,18 @@ class ExemplarAnalyst:
     async def propose(
         self, skill: Skill, minibatch: Minibatch, knowledge: OptimizerContext, optimizer: Caller, config: Config
     ) -> Patch:
-        """The optimizer is not called: the same trajectories always give the same patch."""
+        """Propose edits without the optimizer: the same trajectories always give the same patch."""
         seen = [trajectory for trajectory in minibatch.trajectories if trajectory.answers]
         failures = [trajectory for trajectory in seen if trajectory.score.hard < 1]
         tried = {entry.edit.text for entry in knowledge.rejected}
         choices = closed_answers(seen, skill)
         rules = type_rules(seen)
         most = config.optimizer.max_edit_tokens
-        if any(name != self.name for name in config.gradient.analysts):  # the others state the rules
+        if any(name != self.name for name in config.gradient.analysts):  # other analysts state the rules
             turns = ([m for m in t.messages if m.get("role") != "system"] for t in failures)
             short = [
                 t for t, messages in zip(failures, turns, strict=True) if len(messages) <= 2
-            ]  # else, answers teach little
+            ]  # after more turns, the answer alone teaches little
             proposals = example_edits(short[::SPARED], {}, skill, tried, most)[:1]
         else:
             proposals = [
@@ -81,7 +81,7 @@ class ExemplarAnalyst:
 
 
 def closed_answers(trajectories: Sequence[Trajectory], skill: Skill) -> list[str]:
-    """The answers, if they repeat, with those that the skill names already; else empty."""
+    """The possible answers, if they repeat often, with the answers that the skill names already; else empty."""
     counts = Counter(trajectory.answers[0] for trajectory in trajectories)
     stated = _CHOICES.search(skill.text)
     named = [name.strip() for name in stated[1].split(",")] if stated else []
@@ -90,7 +90,8 @@ def closed_answers(trajectories: Sequence[Trajectory], skill: Skill) -> list[str
 
 
 def type_rules(trajectories: Sequence[Trajectory]) -> dict[str, str]:
-    """Task type → answer, if every task of a type has the same answer and there are several of both; else empty."""
+    """The answer of each task type, if all tasks of a type have the same answer and there are several of both; else
+    empty."""
     by_type: dict[str, set[str]] = {}
     for trajectory in trajectories:
         by_type.setdefault(trajectory.type, set()).add(trajectory.answers[0])
@@ -100,7 +101,7 @@ def type_rules(trajectories: Sequence[Trajectory]) -> dict[str, str]:
 
 
 def answer_edits(failures: list[Trajectory], choices: list[str], rules: dict[str, str], skill: Skill) -> list[Edit]:
-    """The closed set of answers if there is one, else the form that all answers share."""
+    """An edit that states the closed set of answers, if there is one, else the form that all answers share."""
     if not failures:
         return []
     cited = tuple(trajectory.id for trajectory in failures)
@@ -136,7 +137,7 @@ def form_of(answers: Sequence[str]) -> str:
 
 
 def rule_edits(seen: list[Trajectory], rules: dict[str, str], skill: Skill) -> list[Edit]:
-    """Find task types that always have the same answer; one edit has all that the skill does not state."""
+    """An edit with the answer of each task type, for all types that the skill does not have yet."""
     lines = {name: f"- {_reply(name, answer)}" for name, answer in rules.items()}
     missing = {name: line for name, line in lines.items() if line not in skill.text}
     ids = tuple(t.id for t in seen if t.type in missing)
@@ -145,8 +146,7 @@ def rule_edits(seen: list[Trajectory], rules: dict[str, str], skill: Skill) -> l
 
 
 def cue_edits(seen: list[Trajectory], choices: list[str], skill: Skill) -> list[Edit]:
-    """Find the words that distinguish the tasks of each answer of a closed set; one edit has all that the skill
-    lacks."""
+    """An edit with the words that distinguish the tasks of each answer, for answers that are new to the skill."""
     words = {trajectory.id: _words(trajectory.input) for trajectory in seen}
     spread = Counter(word for task_words in words.values() for word in task_words)
     lines: list[str] = []
@@ -171,7 +171,7 @@ def cue_edits(seen: list[Trajectory], choices: list[str], skill: Skill) -> list[
 def example_edits(
     failures: list[Trajectory], rules: dict[str, str], skill: Skill, tried: set[str], most_tokens: int
 ) -> list[Edit]:
-    """Rounds of worked examples: in each, one for every answer that failed, the most telling task first."""
+    """Edits with worked examples, one edit a round: the most useful task for every answer that failed."""
     left = [t for t in failures if count_tokens(t.input) <= LONGEST_EXAMPLE and _one_line(t.input) not in skill.text]
     need = Counter(trajectory.answers[0] for trajectory in failures)
     covered: set[tuple[str, str]] = set()
@@ -205,7 +205,8 @@ def _reply(task_type: str, answer: str) -> str:
 
 
 def _gain(candidate: Trajectory, failures: list[Trajectory], covered: set[tuple[str, str]]) -> int:
-    """How many words it shares with failing tasks of the same answer that no chosen example has yet."""
+    """The number of words that a task shares with failed tasks of the same answer and that no chosen example has
+    yet."""
     answer = candidate.answers[0]
     fresh = {word for word in _words(candidate.input) if (answer, word) not in covered}
     alike = [t for t in failures if t.answers[0] == answer and t.id != candidate.id]
@@ -213,7 +214,7 @@ def _gain(candidate: Trajectory, failures: list[Trajectory], covered: set[tuple[
 
 
 def patterns(failures: list[Trajectory]) -> tuple[Pattern, ...]:
-    """Failures by the pair of expected and given answer."""
+    """The failures by cause: the right answer in the wrong form, or which right answer is missing."""
     groups: dict[str, list[str]] = {}
     for trajectory in failures:
         if _says(trajectory.output, trajectory.answers):
@@ -232,7 +233,7 @@ def _edit(
 
 
 def _says(output: str, answers: Sequence[str]) -> bool:
-    """Is the right answer somewhere in the output?"""
+    """True if the right answer is somewhere in the output."""
     words = f" {normalise(output)} "
     return any(f" {normalise(answer)} " in words for answer in answers)
 

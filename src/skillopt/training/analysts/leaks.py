@@ -1,7 +1,7 @@
-"""The leak guard: edits that copy long strings from training items are found and flagged.
+"""The leak guard: finds and flags edits that copy long strings from training items.
 
-A skill that holds its training items scores well on them and teaches nothing. Validation and test items need no guard:
-no analyst ever sees them.
+A skill that contains its training items scores well on them and teaches nothing. Validation and test items need no
+guard, because no analyst ever sees them.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from skillopt.record.edits import Leak
 from skillopt.skill import Edit, Skill
 
 LONGEST_COPY = 8
-"""The most words in a row that an edit may share with a training item. A label or a code is shorter, a copied task
+"""The most words in a row that an edit may share with a training item. A label or a code is shorter, a copied task is
 longer."""
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|\w+")
-"""Matches scripts without spaces between words; they count by character."""
+"""Matches a word; in scripts without spaces between words, it matches a single character."""
 
 
 def find_leaks(edits: Iterable[Edit], shown: Mapping[str, str], skill: Skill) -> tuple[Leak, ...]:
-    """One for each edit that shares more than LONGEST_COPY words in a row with an item, and not with the skill.
-    `shown` has the texts of the items, with their answers, by their ids."""
+    """The leaks: edits that share more than LONGEST_COPY words in a row with an item, and not with the skill. `shown`
+    has the items' texts with their answers, by item id."""
     in_skill = _runs(_words(skill.text))
     runs = {item_id: _runs(_words(text)) - in_skill for item_id, text in shown.items()}
     leaks = []
@@ -44,7 +44,7 @@ def _runs(words: list[str]) -> set[tuple[str, ...]]:
 
 
 def _longest(words: list[str], runs: set[tuple[str, ...]]) -> list[str]:
-    """The longest part of `words` in which every run of words is among `runs`."""
+    """The longest part of `words` in which every sequence of LONGEST_COPY + 1 words is among `runs`."""
     size = LONGEST_COPY + 1
     best: list[str] = []
     start = None

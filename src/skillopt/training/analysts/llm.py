@@ -1,4 +1,5 @@
-"""The optimizer model as analyst: failures and passes in one request, and deep reflection on a single cause."""
+"""The analyst that asks the optimizer model: about failures and passes in one request, or about a single cause (deep
+reflection)."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from skillopt.training.requests.replies import reflect_schema, reflection
 from skillopt.training.requests.situation import advice_for
 
 ASK_FOR_FINDINGS = True
-"""Only benchmarks of SkillOpt itself switch this off."""
+"""True if reflection asks for findings; only benchmarks of SkillOpt itself switch this off."""
 
 
 class LLMAnalyst:
@@ -34,7 +35,7 @@ class LLMAnalyst:
         stage = "deep_reflect" if minibatch.kind == "deep" else "reflect"
         gradient = config.gradient
         most = gradient.edits_per_minibatch
-        if not gradient.minibatch_size:  # the only request: nothing merges or selects its edits
+        if not gradient.minibatch_size:  # the batch is one request: its edits need no merging
             most = min(most, knowledge.edit_limits.edits)
         ids = [trajectory.id for part in shown_trajectories(minibatch.trajectories) for trajectory in part]
         minimal = stage == "reflect" and wants_minimal(knowledge, minibatch.trajectories)
@@ -62,8 +63,8 @@ class LLMAnalyst:
 
 
 def wants_minimal(knowledge: OptimizerContext, trajectories: Sequence[Trajectory]) -> bool:
-    """Is a minimal remedy worth a try? In the first step, when nobody knows whether the target can do the task already;
-    and whenever most failures are failures of form."""
+    """True if a minimal remedy is worth a try: in the first step, when nobody knows whether the target can do the task
+    already, and whenever most failures are failures of form."""
     failures = [t for t in trajectories if t.score.hard < 1]
     choices = choices_of(trajectories)
     return knowledge.first_step or 2 * sum(failure_kind(t, choices) in FORM for t in failures) > len(failures)

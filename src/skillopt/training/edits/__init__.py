@@ -1,1 +1,1 @@
-"""The proposed edits on their way to a candidate: merged, reviewed, selected, applied."""
+"""Makes a candidate of the proposed edits: merges, reviews, selects and applies them."""

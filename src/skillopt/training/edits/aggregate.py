@@ -1,8 +1,8 @@
-"""Aggregate: the proposals of a step become few edits, each idea once; what contradicts itself is flagged.
+"""Aggregate: merges the proposed edits of a step, so each idea occurs once, and flags edits that contradict each other.
 
-The optimizer merges proposals of several requests by meaning, level by level. What it returns is checked: an edit that
-says something no proposal said, or that cannot be applied, is not used, and the proposals that it would have replaced
-stay. A lost reply leaves everything as it was.
+The optimizer merges edits of several requests by meaning, level by level. Its merged edits are checked. An edit that
+says what no proposal said, or that cannot be applied, is not used; the proposals that it should replace stay. If a
+reply is lost, nothing is merged.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from skillopt.training.requests.context import OptimizerContext
 from skillopt.training.requests.replies import MergedEdit, merge_schema, read_merge
 
 CLEAR = 3
-"""A side of a conflict that has this many times the other's support is applied; the conflict stays flagged."""
+"""One side of a conflict is applied if it has this many times the support of the other side; the conflict stays
+flagged."""
 
 
 def pool_edits(edits: Iterable[Edit]) -> list[Pooled]:
-    """Every edit, in id order, merged into the first one with nearly the same text."""
+    """Merge edits with nearly the same text, in id order, into the first of them."""
     groups: list[list[Edit]] = []
     for edit in sorted(edits, key=lambda edit: edit.id):
         home = next((group for group in groups if same_edit(group[0], edit)), None)
@@ -43,7 +44,7 @@ def pool_edits(edits: Iterable[Edit]) -> list[Pooled]:
 def pool_of(
     pooled: Sequence[Pooled], proposed: int, asked: Sequence[Asked] = (), named: Sequence[Conflict] = ()
 ) -> EditPool:
-    """The pool with its contradictions: those that the optimizer named, and those that the words alone show."""
+    """Build the pool, with the conflicts that the optimizer named and those that the words alone show."""
     conflicting = list(named)
     named_pairs = {frozenset((c.a.id, c.b.id)) for c in conflicting if c.b}
     for i, a in enumerate(pooled):
@@ -59,7 +60,7 @@ def pool_of(
 
 
 def pool_group(group: Sequence[Edit]) -> Pooled:
-    """The first edit in place of all; trajectories add up."""
+    """Merge a group into its first edit, which then cites the trajectories of all of them."""
     cited = tuple(sorted({tid for edit in group for tid in edit.trajectory_ids}))
     edit = group[0].model_copy(update={"trajectory_ids": cited})
     return Pooled(edit=edit, support=len(cited), merged=tuple(edit.id for edit in group))
@@ -70,12 +71,12 @@ def alone(edit: Edit) -> Pooled:
 
 
 def same_edit(a: Edit, b: Edit) -> bool:
-    """Do two edits ask for the same, of the same text, in nearly the same words?"""
+    """True if two edits ask for the same, of the same text, in nearly the same words."""
     return a.op == b.op and a.file == b.file and a.anchor == b.anchor and same_text(a.text, b.text)
 
 
 def contradiction(a: Edit, b: Edit) -> str:
-    """Why two edits contradict each other, as far as the words alone show it; else empty."""
+    """The reason why two edits contradict each other, as far as the words alone show it; else empty."""
     if a.anchor != b.anchor or (a.anchor and a.file != b.file):
         return ""
     if {a.op, b.op} == {"delete", "modify"}:
@@ -99,7 +100,8 @@ _Merged = tuple[list[Pooled], list[Conflict], list[Asked]]
 
 
 async def aggregate(patches: Sequence[Patch], skill: Skill, knowledge: OptimizerContext, ctx: Context) -> EditPool:
-    """The pool of a step. The optimizer merges the edits of several of its replies, `merge_fan_in` at a time."""
+    """Build the pool of a step. If several replies of the optimizer propose edits, the optimizer merges these edits,
+    `merge_fan_in` replies at a time."""
     asked_of = [patch for patch in patches if patch.source.startswith("llm/") and patch.edits]
     by_llm = ctx.config.gradient.merge == "llm" and len(asked_of) > 1
     read = {patch.id for patch in asked_of} if by_llm else set()
@@ -130,7 +132,7 @@ async def _levels(lists: list[list[Pooled]], skill: Skill, knowledge: OptimizerC
 
 
 def _still_open(conflicts: Sequence[Conflict], merged: Sequence[Pooled]) -> list[Conflict]:
-    """Each contradiction once, between the merged edits that its two sides went into."""
+    """The conflicts, each once, between the merged edits that contain their two sides."""
     homes = {name: p.edit for p in merged for name in p.merged}
     still_open: dict[frozenset[str], Conflict] = {}
     for conflict in conflicts:
@@ -173,7 +175,7 @@ def _joined(pooled: Iterable[Pooled]) -> list[Pooled]:
 def _replaced(
     pooled: Sequence[Pooled], rows: Sequence[MergedEdit], skill: Skill, ctx: Context
 ) -> tuple[list[Pooled], list[str]]:
-    """The proposals with each usable row in place of those that it names."""
+    """Replace the proposals that a usable row names by its merged edit. Also returns the problems of unusable rows."""
     left = {p.edit.id: p for p in pooled}
     made: list[Pooled] = []
     problems: list[str] = []
@@ -190,7 +192,7 @@ def _replaced(
 
 
 def _merged(group: Sequence[Pooled], row: MergedEdit, skill: Skill, ctx: Context) -> Pooled | str:
-    """One edit for a group, or why it cannot be used."""
+    """The merged edit for a group of proposals, or the reason why it cannot be used."""
     ids = sorted(p.edit.id for p in group)
     cited = tuple(sorted({tid for p in group for tid in p.edit.trajectory_ids}))
     if isinstance(row.edit, str):

@@ -1,4 +1,4 @@
-"""The candidates of a step: the complete remedy, and the wordings of a minimal one if the optimizer offered one."""
+"""The candidates of a step: the complete remedy, and the wordings of a minimal remedy if the optimizer offered one."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from skillopt.training.edits.update import update
 def candidates(
     skill: Skill, ranked: Sequence[Ranked], patches: Sequence[Patch], ctx: Context
 ) -> tuple[Applied, list[Applied]]:
-    """The complete remedy, which has every selected edit, and the wordings of the minimal one. A person's choices are
-    in all of them. If no selected edit can be applied, there is no complete remedy: the first wording takes its place.
+    """The complete remedy, which has every selected edit, and the wordings of the minimal remedy. Edits that a person
+    chose are in all of them. If no selected edit can be applied, the first wording replaces the complete remedy.
 
     Edits are applied in the order in which they were proposed, not by rank: a reader sees rules before examples.
     """
@@ -33,8 +33,8 @@ def candidates(
 
 
 def minimal_of(patches: Sequence[Patch], skill: Skill, ctx: Context) -> tuple[Edit, ...]:
-    """The minimal remedy that cites most failures, as worded in a single reply. Wordings that would need a person's
-    decision are left out."""
+    """The wordings of the minimal remedy from the reply whose wordings cite most failures. Wordings that would need a
+    person's decision are left out."""
     offered = [[edit for edit in p.minimal or () if not risk_of(edit, skill, ctx)] for p in patches]
     cited = [(len({i for edit in edits for i in edit.trajectory_ids}), edits) for edits in offered if edits]
     return tuple(max(cited, key=lambda pair: pair[0])[1]) if cited else ()

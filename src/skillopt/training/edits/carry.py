@@ -1,7 +1,7 @@
 """Carry: edits of a rejected candidate that broke nothing stay pending, as in gradient accumulation.
 
-They are applied together with the edits of the next step, and the combined candidate has to pass the gate. Carried and
-new edits together never exceed the learning rate. When an item breaks, those in the candidate expire.
+They are applied together with the edits of the next step, and the combined candidate has to pass the gate. Pending and
+new edits together never exceed the learning rate. If a candidate breaks an item, the pending edits in it expire.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ from skillopt.training.gates.base import Verdict
 from skillopt.training.gates.credit import Credited, broken_rows
 
 CARRIED = "carried/"
-"""Source prefix of edits of an earlier step that are tried again; new edits are selected before them."""
+"""Source prefix of pending edits of an earlier step, which are tried again; new edits are selected before them."""
 MOST = 16
-"""The most edits that wait; the oldest expire."""
+"""The most pending edits; beyond that, the oldest expire."""
 UNCONFIRMED = "it broke nothing, but no gate has confirmed it; accept it, and an extended run tries it first"
 
 
 def carried(credited: Credited, current: Mapping[str, float]) -> tuple[Edit, ...]:
-    """The edits of a step that stay pending: those of the last candidate that the gate saw, if it broke nothing."""
+    """The edits of a step that stay pending: all edits of the last candidate that the gate saw, if it broke nothing."""
     return credited.last.applied if broke_nothing(credited.last_verdict, current) else ()
 
 
 def broke_nothing(verdict: Verdict, current: Mapping[str, float]) -> bool:
-    """Was the candidate rejected only because it gained nothing? No item fell, and enough solved items were tried."""
+    """True if the candidate was rejected only because it gained nothing: no item fell, and enough solved items were
+    tried."""
     if verdict.decision not in {"reject", "indecisive"} or verdict.reason or broken_rows(verdict):
         return False
     tried = sum(current.get(row.item_id, 0.0) >= strict.SOLVED for row in verdict.evidence)
@@ -43,7 +44,7 @@ def broke_nothing(verdict: Verdict, current: Mapping[str, float]) -> bool:
 
 
 def carry(state: State, skill: Skill, credited: Credited, kept: tuple[Edit, ...], ctx: Context) -> None:
-    """Bring the pending edits up to date at the end of a step, after whose gate `skill` is the current one."""
+    """Update the pending edits at the end of a step; `skill` is the current skill after the step's gate."""
     done = {edit.id for edit in (*credited.rejected_edits, *credited.candidate.applied)}
     same = (*kept, *credited.candidate.applied)
     left = [e for e in state.pending if e.id not in done and not any(same_edit(e, other) for other in same)]
@@ -52,7 +53,7 @@ def carry(state: State, skill: Skill, credited: Credited, kept: tuple[Edit, ...]
 
 
 def with_pending(pool: EditPool, state: State) -> EditPool:
-    """The pool with the pending edits, if there is a new edit to try them with."""
+    """The pool with the pending edits added, if it has a new edit; else the same pool."""
     if not pool.edits:
         return pool
     new = [pooled.edit for pooled in pool.edits]
@@ -66,5 +67,5 @@ def with_pending(pool: EditPool, state: State) -> EditPool:
 
 
 def slots(pending: Iterable[Edit], most: int) -> int:
-    """How many of a step's `most` edits are kept for pending ones: up to half."""
+    """How many of a step's `most` edits are reserved for pending edits: up to half."""
     return min(len(units(pending)), most // 2)

@@ -11,13 +11,13 @@ MOST = 4
 
 
 def unit(edit: Edit) -> str:
-    """The name of the group of edits that an edit is treated with. Edits of one reply with the same `group` share a
-    name; any other edit has its own."""
+    """The name of an edit's group. Edits of one reply with the same `group` share a name; any other edit is a group by
+    itself."""
     return f"{edit.id.rpartition('-')[0]}/{edit.group}" if edit.group else edit.id
 
 
 def units(edits: Iterable[Edit]) -> list[list[Edit]]:
-    """The edits as groups that are treated as one, in their order."""
+    """The edits in groups that are treated as one, in the order of their first edits."""
     members: dict[str, list[Edit]] = {}
     for edit in edits:
         members.setdefault(unit(edit), []).append(edit)

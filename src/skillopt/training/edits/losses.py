@@ -1,9 +1,9 @@
 """Finds the lines that a `modify` of several lines would lose from the text that it replaces.
 
-A line of the anchor is kept if the new text has it, or if a line that is new in it (or two such lines in a row) says
-the same: all of its numbers, quoted strings and code, a negation if it has one, and three quarters of its other words.
-So lines may be moved, joined, split and lightly reworded; a summary loses them. A task with its reply counts as one
-line. An edit names what it drops, with the reason (`Edit.dropped`).
+A line of the anchor is kept if it is in the new text, or if a line that is new there (or two such lines in a row) says
+the same: with all of its numbers, quoted strings and code, with a negation if it has one, and with three quarters of
+its other words. So lines may be moved, joined, split and lightly reworded, but a summary loses lines. A task with its
+reply counts as one line. An edit names each line that it drops, with the reason (`Edit.dropped`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from skillopt.skill.trained import part_of
 from skillopt.training.edits.similarity import NEGATIONS, content_words, quotations
 
 KEPT = 0.75
-"""The share of a sentence's words that a line must have to be the same sentence, reworded."""
+"""The share of a sentence's words that a new line must have to count as the same sentence, reworded."""
 SHORTEST_NAME = 12
-"""As many characters of a line's beginning are enough to name it."""
+"""The least characters of a line's beginning that are enough to name the line."""
 MOST_LISTED = 20
 """The most lost lines in a request."""
 LONGEST_LISTED = 120
@@ -33,7 +33,7 @@ _REPLY = re.compile(r"(?:reply|answer|output)\s*:", re.IGNORECASE)
 
 
 class _Passage:
-    """A sentence, a line or two, with the parts that must not get lost."""
+    """A sentence, a line or two lines, with the words, numbers and quotations that must not get lost."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -51,7 +51,7 @@ class _Passage:
         return {word for word in self.words if any(c.isdigit() for c in word)}
 
     def is_in(self, other: _Passage) -> bool:
-        """Does another passage say the same?"""
+        """True if another passage says the same."""
         plain = self.words - self.numbers - NEGATIONS
         return (
             self.numbers <= other.numbers
@@ -62,10 +62,10 @@ class _Passage:
 
 
 def lost_lines(edit: Edit) -> dict[str, str]:
-    """The lines that an edit takes out of a document, each with its reason; an empty one if none is named.
+    """The lines that an edit removes from a document, each with the reason that the edit names, or an empty text.
 
-    For a `delete` these are all lines, and its rationale is the reason. A `modify` of one line quotes it as its anchor
-    and replaces it; code is not compared.
+    A `delete` removes all lines of its anchor, and its rationale is the reason. Edits of scripts and a `modify` of a
+    single line are not examined.
     """
     before = _lines(edit.anchor)
     if edit.op == "delete":
@@ -80,25 +80,26 @@ def lost_lines(edit: Edit) -> dict[str, str]:
 
 
 def unnamed_losses(edit: Edit) -> list[str]:
-    """The lines that an edit would lose and does not name as dropped."""
+    """The lines that an edit would lose without naming them as dropped."""
     return [line for line, reason in lost_lines(edit).items() if not reason]
 
 
 def loss_problem(lines: Sequence[str]) -> str:
-    """The lines for the writer of the edit, who must keep or name them."""
+    """A message to the writer of an edit, who must keep the lines or name them as dropped."""
     listed = "; ".join(f"“{line[:LONGEST_LISTED]}”" for line in lines[:MOST_LISTED])
     more = f"; and {len(lines) - MOST_LISTED} more" if len(lines) > MOST_LISTED else ""
     return f"loses what its anchor has: keep it in `text`, or name it in `dropped` with the reason: {listed}{more}"
 
 
 def _is_in(line: str, passages: Sequence[_Passage]) -> bool:
-    """Is each sentence of a line in one of these passages? A task with its reply must be in one as a whole."""
+    """True if each sentence of a line is in one of these passages; a task with its reply must be whole in one."""
     sentences = [line] if _TASK.match(line) else _SENTENCE_END.split(line)
     return all(any(map(_Passage(each).is_in, passages)) for each in filter(_says_something, sentences))
 
 
 def _reason(line: str, new: Sequence[_Passage], edit: Edit) -> str:
-    """The reason of the entry that names the line: all of it, its beginning, or what the new text lacks of it."""
+    """The reason from the entry of `dropped` that quotes the line, its beginning, or the part that the new text
+    lacks."""
     for row in edit.dropped:
         name = next(iter(_lines(row.text)), "").rstrip(" .…")
         begins = len(name) >= SHORTEST_NAME and line.startswith(name)
@@ -112,7 +113,8 @@ def _says_something(text: str) -> bool:
 
 
 def _lines(text: str) -> list[str]:
-    """Each line that says something, once, without the marks at its start; a reply is joined to its task."""
+    """The lines of a text that say something, each once, without list marks; a reply is joined to the line of its
+    task."""
     lines: list[str] = []
     for line in (_MARK.sub("", line, count=1).strip() for line in text.splitlines()):
         if lines and _TASK.match(lines[-1]) and _REPLY.match(line):

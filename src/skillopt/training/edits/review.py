@@ -1,8 +1,8 @@
-"""Review: a person decides between opposite edits, and the next step tries the choice, through the gate like any other.
+"""Review: a person decides between opposite edits, and the next step tries the chosen edit at the gate like any other.
 
-The trainer writes `review/conflicts.jsonl`, `skillopt review` writes `review/decisions.jsonl`, and neither touches the
-other's file. Which step used a decision stands in the run's state and in that step's record; a step that is done again
-after a crash finds the same decisions.
+The trainer writes only `review/conflicts.jsonl`, and `skillopt review` writes only `review/decisions.jsonl`. The run's
+state and the step's record say which step used a decision. A step that is done again after a crash finds the same
+decisions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CHOICES: tuple[Choice, ...] = ("a", "b", "both", "neither")
 
 
 def same_question(one: Conflict, other: Conflict) -> bool:
-    """Is it the same question again, whichever side comes first?"""
+    """True if two conflicts are between the same edits, in either order."""
     if one.b is None or other.b is None:
         return one.b is other.b and same_edit(one.a, other.a)
     straight = same_edit(one.a, other.a) and same_edit(one.b, other.b)
@@ -41,11 +41,11 @@ class Reviewed:
     used: list[Decision] = field(default_factory=list)
     """Decisions that this step is the first to use."""
     turned_down: dict[str, str] = field(default_factory=dict)
-    """Edits that a person decided against, and in which conflict."""
+    """The ids of edits that a person decided against, each with the id of the conflict."""
 
 
 def file_conflicts(run: RunDirectory, step: int, conflicts: Sequence[Conflict]) -> None:
-    """Add a step's conflicts; a question that has been asked before is not asked again."""
+    """Add a step's conflicts to the run's file, except for conflicts that are in the file already."""
     asked = Run(run).conflicts
     new = [c for c in conflicts if not any(same_question(other, c) for other in asked)]
     first = 1 + sum(other.step == step for other in asked)
@@ -54,7 +54,7 @@ def file_conflicts(run: RunDirectory, step: int, conflicts: Sequence[Conflict]) 
 
 
 def review(pool: EditPool, run: RunDirectory, step: int, used_before: dict[str, int]) -> Reviewed:
-    """Apply a person's decisions to the pool: chosen edits come in, and the others are left out."""
+    """Apply people's decisions to the pool: chosen edits come in, and edits that were decided against are marked."""
     decided = Run(run).decisions
     closed = [(c, decided[c.id]) for c in Run(run).conflicts if c.id in decided and c.step < step]
     fresh = [(c, d) for c, d in closed if c.id not in used_before]
@@ -90,13 +90,13 @@ def chosen_edits(conflict: FiledConflict, decision: Decision, step: int) -> list
 
 
 def losing_side(conflict: FiledConflict, decision: Decision) -> list[Edit]:
-    """Edits that must not be proposed again."""
+    """The edits that lose by a decision, and must not be proposed again."""
     kept = {"a": {"a"}, "b": {"b"}, "both": {"a", "b"}}.get(decision.choice, set())
     return [edit for side, edit in conflict.sides.items() if side not in kept]
 
 
 def checked_decision(run: RunDirectory, conflict_id: str, choice: str, text: str = "") -> Decision:
-    """A decision that can be written down. A conflict whose decision a step has used is closed."""
+    """Check a decision, and return it for writing. If a step has used a conflict's decision, it cannot be changed."""
     ids = [c.id for c in Run(run).conflicts]
     if conflict_id not in ids:
         listed = ", ".join(ids) or "none"

@@ -1,8 +1,8 @@
-"""Policy: edits that would have whoever runs the skill follow a link, run a command or hand over a secret wait for a
-person (`gradient.review_risky`), and so do edits to a package's scripts (`package.review_scripts`).
+"""Policy: edits that tell an agent to follow a link, run a command or give away a secret wait for a person's decision
+(`gradient.review_risky`), and so do edits to a package's scripts (`package.review_scripts`).
 
-What an optimizer proposes comes in the end from task texts and target outputs, which anybody may have written. The gate
-only sees whether scores rise.
+The optimizer writes edits from task texts and target outputs, which anybody may have written. The gate only sees
+whether scores rise.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def held_back(pool: EditPool, skill: Skill, ctx: Context) -> EditPool:
 
 
 def risk_of(edit: Edit, skill: Skill, ctx: Context) -> str:
-    """Why a person must decide about an edit; empty if nobody must."""
+    """The reason why a person must decide about an edit; empty if nobody must."""
     if ctx.config.package.review_scripts and part_of(edit.file) == "scripts":
         return f"changes the script {edit.file} (package.review_scripts)"
     risk = new_risk(f"{edit.section}\n{edit.text}", skill) if ctx.config.gradient.review_risky else ""
@@ -76,12 +76,13 @@ _JUDGE = re.compile(
     r"|\b(?:scores?|grades?|ratings?)\b[^.]{0,10}\b(?:4 ?/ ?4|5 ?/ ?5|10 ?/ ?10|100 ?/ ?100|(?:4 (?:out )?of 4))(?!\w)",
     re.IGNORECASE,
 )
-"""Text that speaks to a grader. Patterns find the plain cases alone: a judge that is calibrated and reads outputs as
-data is the other half of the protection."""
+"""Matches text that speaks to a judge, in plain cases only. The other protection is a judge that is calibrated and
+reads outputs as data."""
 
 
 def without_judge_talk(edits: Iterable[Edit], skill: Skill) -> tuple[list[Edit], list[Skip]]:
-    """The edits that may stay, and those that speak to the judge: a skill may not talk a judge into points."""
+    """The edits that may stay, and the refused edits, which speak to the judge: a skill must not ask a judge for
+    points."""
     kept, refused = [], []
     for edit in edits:
         if said := judge_talk(f"{edit.section}\n{edit.text}", skill):
@@ -92,7 +93,7 @@ def without_judge_talk(edits: Iterable[Edit], skill: Skill) -> tuple[list[Edit],
 
 
 def judge_talk(text: str, skill: Skill) -> str:
-    """New text that speaks to a judge; empty if there is none."""
+    """The part of a text that speaks to a judge and is new to the skill; empty if there is none."""
     there = _as_read(_texts(skill))
     return next((match[0][:80] for match in _JUDGE.finditer(_as_read(text)) if match[0] not in there), "")
 
@@ -110,7 +111,7 @@ def _texts(skill: Skill) -> str:
 
 
 def new_risk(text: str, skill: Skill) -> str:
-    """The risk of a text that is new to the skill; empty if there is none."""
+    """The first risk in a text that is new to the skill; empty if there is none."""
     texts = _texts(skill)
     for kind, pattern in _RISKS.items():
         for match in pattern.finditer(text):

@@ -1,4 +1,4 @@
-"""Select: take the edits that add most, one after the other, as many as the learning rate allows."""
+"""Select: takes the most useful edits one after the other, as many as the learning rate allows."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from skillopt.training.schedule import edits_for
 REVIEW = "review/"
 """Source prefix of edits chosen by a person; they are selected first."""
 AGAIN = 0.5
-"""The weight of a failure that a chosen edit covers already: it may have several causes."""
+"""The weight of a failure that a selected edit covers already; the failure may have more than one cause."""
 SAME_CAUSE = 0.25
-"""The weight of an edit whose cause a chosen edit answers already."""
+"""The weight of an edit whose cause another selected edit answers already."""
 
 
 def select(
@@ -33,12 +33,12 @@ def select(
     patches: Sequence[Patch] = (),
     turned_down: Mapping[str, str] | None = None,
 ) -> list[Ranked]:
-    """All edits in the order in which they were taken; as many as the learning rate allows are selected.
+    """All edits in the order of their rank; as many as the learning rate allows are selected.
 
-    The next edit, or group of edits, is always the one that adds most to those before it. A person's choice goes first,
-    and an edit that a person decided against (`turned_down`, by conflict) is out. So is an edit that touches the same
-    text as a chosen one; the next edit is taken instead. Pending edits come last, with up to half of the slots kept for
-    them.
+    The next edit, or group of edits, is always the one that adds most to the edits before it. Edits that a person chose
+    come first. An edit is left out if a person decided against it (`turned_down`, by conflict), or if it touches the
+    same text as a selected edit; the next edit is taken instead. Pending edits come last; up to half of the slots are
+    reserved for them.
     """
     most = edits_for(rate)
     leaks = {leak.edit_id: leak.copied for patch in patches for leak in patch.leaks}
@@ -87,7 +87,7 @@ def select(
 
 
 def relevance(pooled: Pooled, taken: Sequence[Pooled], covered: Mapping[str, int]) -> tuple[Relevance, float]:
-    """The value that an edit adds to the selected ones, with its parts."""
+    """The value that an edit adds to the selected edits, with the parts of this value."""
     cause = normal_name(pooled.edit.pattern)
     parts = Relevance(
         new_failures=sum(covered.get(tid, 0) == 0 for tid in pooled.edit.trajectory_ids),
@@ -99,7 +99,7 @@ def relevance(pooled: Pooled, taken: Sequence[Pooled], covered: Mapping[str, int
 
 
 def _units(pooled: Sequence[Pooled]) -> list[tuple[Pooled, list[Pooled]]]:
-    """Each group as if it were one edit, with its members."""
+    """The groups of edits. For each: one edit that stands for the group, and the group's members."""
     by_id = {p.edit.id: p for p in pooled}
     found = []
     for edits in units(p.edit for p in pooled):
@@ -112,7 +112,7 @@ def _units(pooled: Sequence[Pooled]) -> list[tuple[Pooled, list[Pooled]]]:
 
 
 def _barred(edits: Sequence[Edit], taken: int, most: int, turned_down: Mapping[str, str], builder: SkillBuilder) -> str:
-    """Why a group is left out; empty if it is taken. `builder` has the edits that were taken before."""
+    """The reason why a group is left out; empty if it is taken. `builder` has the edits that were taken before."""
     if down := next((turned_down[edit.id] for edit in edits if edit.id in turned_down), ""):
         return f"left out: decided against in review, conflict {down}"
     if taken >= most:

@@ -1,6 +1,6 @@
-"""Near-identical texts, plain contradictions and the facts of a text, read off the words alone.
+"""Finds near-identical texts, plain contradictions and the facts of a text, from the words alone.
 
-Meaning is the optimizer's business (training/edits/aggregate.py). Here two texts are the same only when they differ in
+The optimizer compares meanings (training/edits/aggregate.py). Here two texts are the same only if they differ in
 nothing but case, punctuation, list marks and words such as "the" and "please".
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 _HARMLESS = {"a", "an", "the", "please", "also", "just", "very", "really", "so", "then", "that", "which"}
-"""Words whose presence does not change what an instruction asks for."""
+"""Words that do not change an instruction's meaning if they are added."""
 _NEGATION_WORDS = """
 not no never none nor neither without avoid don't dont doesn't isn't aren't cannot can't cant won't shouldn't mustn't
 refuse stop unless except
@@ -27,23 +27,23 @@ _SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+|\n+")
 
 
 def content_words(text: str) -> tuple[str, ...]:
-    """The words that carry the meaning, in order."""
+    """The words of a text that carry its meaning, in order."""
     words = [w if w[0] == "`" else w.casefold().replace("’", "'") for w in _WORD.findall(text)]
     return tuple(word for word in words if word not in _HARMLESS)
 
 
 def normal_name(pattern: str) -> str:
-    """Two analysts' names for one cause, made equal if only case and punctuation differ."""
+    """The name of a cause without case and punctuation, for comparing the names of two analysts."""
     return " ".join("".join(c if c.isalnum() else " " for c in pattern.casefold()).split())
 
 
 def same_text(a: str, b: str) -> bool:
-    """Do two instructions ask for the same in all but the same words, in the same order?"""
+    """True if two texts have the same words in the same order, apart from words that carry no meaning."""
     return content_words(a) == content_words(b)
 
 
 def opposite_text(a: str, b: str) -> bool:
-    """The same instruction once with and once without a negation."""
+    """True if two texts are the same instruction, once with and once without a negation."""
     left, right = content_words(a), content_words(b)
     bare = [tuple(w for w in side if w not in NEGATIONS and w not in _FILLERS) for side in (left, right)]
     negated = [sum(w in NEGATIONS for w in side) % 2 for side in (left, right)]
@@ -51,25 +51,27 @@ def opposite_text(a: str, b: str) -> bool:
 
 
 def other_value(a: str, b: str) -> bool:
-    """The same instruction with another number, code or amount in one place."""
+    """True if two texts are the same instruction, with another number, code or amount in one place."""
     left, right = content_words(a), content_words(b)
     changed = [pair for pair in zip(left, right, strict=False) if pair[0] != pair[1]]
     return len(left) == len(right) and len(changed) == 1 and all(any(c.isdigit() for c in word) for word in changed[0])
 
 
 def words_without_values(text: str) -> tuple[str, ...]:
-    """The words that two contradicting instructions share, without negations, numbers and small words."""
+    """The words of an instruction without negations, numbers and small words. Two contradicting instructions share
+    these words."""
     left_out = NEGATIONS | _FILLERS
     return tuple(w for w in content_words(text) if w not in left_out and not any(c.isdigit() for c in w))
 
 
 def quotations(text: str) -> set[str]:
-    """Quoted strings and code, without their marks."""
+    """The quoted strings and code in a text, without their quotation marks."""
     return {match[0][1:-1] for match in _QUOTED.finditer(text)}
 
 
 def facts(text: str) -> set[str]:
-    """Quotations, and words with a digit or with a capital that does not begin a sentence."""
+    """The facts of a text: its quotations, and its words with a digit or with a capital that does not begin a
+    sentence."""
     words: set[str] = set()
     for sentence in _SENTENCE_END.split(text):
         tokens = _WORD.findall(sentence)

@@ -1,4 +1,4 @@
-"""Update, the SGD step: edits are applied to the document, within the limits of the config."""
+"""Update, the SGD step: applies edits to the skill, within the limits of the config."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from skillopt.training.edits.risk import without_judge_talk
 
 
 def update(skill: Skill, edits: Iterable[Edit], ctx: Context) -> Applied:
-    """The new skill, the applied edits, and the skipped ones with the reasons."""
+    """Apply edits to a skill. Returns the new skill, the applied edits, and the skipped edits with the reasons."""
     if not is_judged(ctx.env):
         return apply_edits(skill, edits, limits_of(ctx.config))
     kept, refused = without_judge_talk(edits, skill)
@@ -33,4 +33,4 @@ def limits_of(config: Config) -> SizeLimits:
 
 
 EXAMPLES = "exemplar/"
-"""Source prefix of edits that were read off the training data without an LLM."""
+"""Source prefix of edits that an analyst made from the training data without an LLM."""

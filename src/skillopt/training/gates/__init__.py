@@ -1,4 +1,4 @@
-"""The gates, which decide about a candidate. Each is an async function; config/sections.py has the table of names."""
+"""The gates, which accept or reject candidates. Each gate is an async function; config/sections.py has their names."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ called for candidates that the gate accepts. True lets the candidate pass; False
 
 
 def with_vetoes(gate: Gate, vetoes: Sequence[Veto]) -> Gate:
-    """The gate, but a candidate that it accepts must pass every veto as well. Vetoes are not asked about guidance that
-    only has to keep the score."""
+    """A gate whose accepted candidates must also pass every veto. Vetoes are not asked about guidance that only has to
+    keep the score."""
     if not vetoes:
         return gate
 
@@ -67,20 +67,20 @@ def with_vetoes(gate: Gate, vetoes: Sequence[Veto]) -> Gate:
 
 
 def _objection(veto: Veto, before: Mapping[str, float], after: Mapping[str, float]) -> str:
-    """Why a veto rejects; empty if it does not."""
+    """The reason why a veto rejects a candidate; empty if it does not."""
     name = plugins.named(veto)
     with _named_errors("veto", name):
         answer: Any = veto(before, after)
     if isinstance(answer, str):
         return answer or f"rejected by '{name}'"
-    if type(answer).__name__ not in {"bool", "bool_"}:  # numpy's, too
-        raise UserError(f"veto '{name}': gave {answer!r}; a veto gives True, or False or a reason to reject")
+    if type(answer).__name__ not in {"bool", "bool_"}:  # bool_ is numpy's
+        raise UserError(f"veto '{name}': returned {answer!r}; a veto must return True, or False or a reason to reject")
     return "" if answer else f"rejected by '{name}'"
 
 
 @contextlib.contextmanager
 def _named_errors(kind: str, name: str) -> Iterator[None]:
-    """An error of a user's function as one message that names it."""
+    """Turn an error of a user's function into a message that names the function."""
     try:
         yield
     except (SkillOptError, *DiskError):
@@ -90,8 +90,8 @@ def _named_errors(kind: str, name: str) -> Iterator[None]:
 
 
 def custom_gate(part: Any) -> Gate:
-    """A user's gate (a function, or a class without arguments), whose verdicts are checked before anything relies on
-    them."""
+    """Wrap a user's gate (a function, or a class without arguments), so its verdicts are checked before they are
+    used."""
     gate = plugins.instance(part)
     name = plugins.named(part)
 
@@ -102,15 +102,15 @@ def custom_gate(part: Any) -> Gate:
             result = gate(skill, candidate, current, *args, **kwargs)
             verdict = await result if inspect.isawaitable(result) else result
         if not isinstance(verdict, Verdict):
-            raise UserError(f"gate '{name}': gave {type(verdict).__name__}; a gate gives a skillopt.Verdict")
+            raise UserError(f"gate '{name}': returned {type(verdict).__name__}; a gate must return a skillopt.Verdict")
         return _complete(verdict, current, name)
 
     return checked
 
 
 def _complete(verdict: Verdict, current: Mapping[str, float], name: str) -> Verdict:
-    """The next steps are compared with an accepted candidate, so all of its scores must be known, unless
-    the gate measures nothing."""
+    """Check an accepted verdict, and return it with the candidate's scores on all items: the next gate compares with
+    them. A gate that measures nothing needs no scores."""
     if not verdict.accepted or (verdict.before is None and verdict.after is None and not verdict.measured):
         return verdict
     if verdict.after is None:

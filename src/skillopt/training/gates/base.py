@@ -14,11 +14,11 @@ from skillopt.tasks.base import Trajectory
 from skillopt.training.context import Context
 
 EPSILON = 1e-9
-"""Sums of soft scores differ by rounding; that does not count as an improvement."""
+"""The largest difference of two sums of scores that counts as rounding, not as an improvement."""
 
 
 class Verdict(GateResult):
-    """A decision with its evidence."""
+    """A gate's decision with its evidence."""
 
     trajectories: tuple[Trajectory, ...] = Field(default=(), exclude=True)
 
@@ -38,12 +38,12 @@ class Verdict(GateResult):
 
 class Gate(Protocol):
     """Decides between a candidate and the current skill. `current` has the current skill's score on each validation
-    item that counts. `tag` names the purpose and labels the samples; the default is `gate-<step>`. Rule `strict`: the
-    candidate must be better; `keep` (guidance): it must not be worse. The same arguments and the same replies must give
-    the same verdict; the clock and the budget must not matter. An accepted verdict has the candidate's score (`after`),
-    and in `known_scores` its score on every item of `current` that was not set aside: the next gate compares with
-    those. A gate that measures nothing says so: `measured` is 0, `before` and `after` are None.
-    """
+    item that was not set aside. `tag` names the purpose and labels the samples; the default is `gate-<step>`. With rule
+    `strict`, the candidate must be better; with `keep` (for guidance), it must not be worse. The same arguments and the
+    same replies must give the same verdict; the clock and the budget must not matter. An accepted verdict has the
+    candidate's score (`after`), and in `known_scores` its score on every item of `current` that was not set aside,
+    because the next gate compares with these scores. In the verdict of a gate that measures nothing, `measured` is 0,
+    and `before` and `after` are None."""
 
     async def __call__(
         self,
@@ -62,7 +62,7 @@ def mean(values: Collection[float]) -> float:
 
 
 def remeasured(current: Mapping[str, float], known_scores: Mapping[str, float]) -> float | None:
-    """The current skill's score with the samples of a gate that rejected the candidate; None if there are none."""
+    """The current skill's score, with the samples of a gate that rejected the candidate; None without such samples."""
     return mean({**current, **known_scores}.values()) if known_scores else None
 
 
@@ -83,7 +83,7 @@ def skipped_verdict(current: Mapping[str, float], ctx: Context, *, gate: str, ru
 
 
 def changed_types(verdict: Verdict, ctx: Context) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The task types whose validation score rose, and those whose score fell, among the items that were measured."""
+    """The task types whose validation score rose, and the types whose score fell, on the items that were measured."""
     types = {item.id: item.type for item in ctx.env.items("val")}
     sums: dict[str, float] = {}
     for row in verdict.evidence:

@@ -1,8 +1,8 @@
-"""Credit: one bad edit should not sink three good ones. The items that a rejected candidate broke show which edit to
-leave out.
+"""Credit: finds the edits that broke items in a rejected candidate, and tries the rest. One bad edit should not sink
+three good ones.
 
-Each edit is left out in a separate try; the tries run at the same time. The rest of the candidate does the broken items
-once more. If they pass again, the edit is to blame. The candidate without the blamed edits goes through the whole gate.
+Each edit is left out in a separate try; the tries run at the same time. The other edits do the broken items once more.
+If the items pass again, the edit is to blame. The candidate without the blamed edits goes through the whole gate.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from skillopt.training.gates.strict import shared_words
 from skillopt.training.rollout import roll_out_all
 
 MOST_BROKEN = 6
-"""The most broken items that are tried again; those that fell most come first."""
+"""The most broken items that are tried again; items with the largest loss come first."""
 MOST_SUSPECTS = 6
-"""The most edits that are left out in turn; those that share most words with the broken items come first."""
+"""The most edits that are left out in turn; edits that share most words with the broken items come first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,8 @@ class Credited:
 
     @property
     def rejected_edits(self) -> tuple[Edit, ...]:
-        """The rejected edits: those that broke items; and all edits if the whole candidate was not accepted."""
+        """The edits that broke items or lost to the minimal remedy, and all edits of a candidate that was not
+        accepted."""
         gone = (*self.left_out, *self.beaten)
         return gone if self.verdict.accepted else (*gone, *self.candidate.applied)
 
@@ -55,10 +56,10 @@ class Credited:
 async def credit(
     skill: Skill, candidate: Applied, verdict: Verdict, current: Mapping[str, float], ctx: Context, gate: Gate
 ) -> Credited:
-    """Gate a rejected candidate again without the edits that broke something, as long as some edit is to blame, at most
-    `evaluation.credit_gates` times.
+    """Send a rejected candidate through the gate again without the edits that broke items, as long as some edit is to
+    blame, at most `evaluation.credit_gates` times.
 
-    The first one that is accepted is the step's candidate; if none is, the whole candidate stays rejected.
+    The step continues with the first smaller candidate that is accepted; if none is, everything stays rejected.
     """
     part, tried = candidate, verdict
     scores = {} if verdict.accepted else dict(verdict.known_scores)
@@ -95,14 +96,14 @@ async def credit(
 
 
 def since(current: Mapping[str, float], verdict: Verdict) -> Verdict:
-    """The verdict compared with the scores at the start of the step, not with those that the step's gates measured."""
+    """The verdict with `before` from the scores at the start of the step, not from samples of the step's gates."""
     rows = tuple(row.model_copy(update={"before": current[row.item_id]}) for row in verdict.evidence)
     return verdict.model_copy(update={"evidence": rows, "before": mean([row.before for row in rows])} if rows else {})
 
 
 async def to_blame(skill: Skill, candidate: Applied, verdict: Verdict, ctx: Context, tag: str) -> list[Edit]:
-    """The edits without which broken items pass again; none if the candidate helped too little for the rest of it to
-    pass a gate, or if it has a single edit."""
+    """The edits without which broken items pass again; none if the candidate has only one edit, or helped too few items
+    for the other edits to pass a gate."""
     broken = broken_rows(verdict)
     worth_it = len(helped_rows(verdict)) >= (2 if ctx.noisy else 1)  # a single item may have been luck
     if not broken or not worth_it or len(units(candidate.applied)) < 2:
@@ -145,7 +146,7 @@ async def _healed(
 
 
 def broken_rows(verdict: Verdict) -> list[ItemEvidence]:
-    """The items whose score fell clearly, the largest loss first."""
+    """The items whose score fell clearly; the largest losses come first."""
     rows = [row for row in verdict.evidence if -row.change >= _clear(verdict)]
     return sorted(rows, key=lambda row: (row.change, row.item_id))[:MOST_BROKEN]
 
@@ -160,7 +161,8 @@ def _clear(verdict: Verdict) -> float:
 
 
 def suspected(edits: Sequence[Edit], broken: Sequence[Item], every: Sequence[Item]) -> list[list[Edit]]:
-    """The groups of edits: first those that share most words with the broken items, then those that take text away."""
+    """The groups of edits, sorted by the words that they share with the broken items; at a tie, groups that change or
+    delete text come first."""
     touched = shared_words({item.id: item for item in every})
     ids = [item.id for item in broken]
 

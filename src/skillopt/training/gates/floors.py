@@ -1,6 +1,6 @@
-"""Floors: limits that every accepted candidate must keep (`evaluation.floors`). They work as vetoes.
+"""Floors: limits that every accepted candidate must keep (`evaluation.floors`). They work like vetoes.
 
-All of them come from the gate's own samples, whose usage and seconds are in the journal, so a resumed run decides the
+Floors are checked on the gate's own samples, whose usage and seconds are in the journal, so a resumed run decides the
 same.
 """
 
@@ -25,7 +25,7 @@ _USE = ("tokens", "turns", "cost", "seconds")
 
 
 def check_floors(config: Config, env: Env) -> None:
-    """Raise for a floor that could never be checked."""
+    """Raise an error for a floor that can never be checked."""
     floors, types = config.evaluation.floors, sorted({item.type for item in env.items("val")})
     for name in floors:
         if name.startswith(TYPE) and name.removeprefix(TYPE) not in types:
@@ -40,7 +40,7 @@ def check_floors(config: Config, env: Env) -> None:
 
 
 def with_floors(gate: Gate) -> Gate:
-    """The gate, but an accepted candidate must also keep every floor; guidance must, too."""
+    """A gate whose accepted candidates must also keep every floor; this includes guidance."""
 
     async def floored(
         skill: Skill,
@@ -62,7 +62,7 @@ def with_floors(gate: Gate) -> Gate:
 
 
 def broken_floors(verdict: Verdict, candidate: Skill, ctx: Context) -> Iterator[str]:
-    """A text for each broken floor: `floor tokens: 812 is above 500`."""
+    """A text for each broken floor: `floor tokens: 812 a task is above 500`."""
     floors = ctx.config.evaluation.floors
     for name, before, after in _type_scores(verdict, ctx):
         least, most = floors.get(f"{TYPE}{name}"), floors.get("fall")
@@ -82,7 +82,7 @@ def broken_floors(verdict: Verdict, candidate: Skill, ctx: Context) -> Iterator[
 
 
 def _type_scores(verdict: Verdict, ctx: Context) -> Iterator[tuple[str, float, float]]:
-    """Each task type with its score under the current skill and under the candidate, as the decision compares them."""
+    """Each task type with its score under the current skill and under the candidate, from the scores that decide."""
     types = {item.id: item.type for item in ctx.env.items("val")}
     groups: dict[str, list[tuple[float, float]]] = {}
     for row in verdict.evidence:

@@ -1,14 +1,14 @@
 """The paired gate, for targets that answer the same task differently each time.
 
-1. Screen. The candidate does each item once, against the known scores of the current skill; it is rejected as soon as
-   it is clearly behind.
-2. Repeats. Both do the items on which they differ again, round after round. Only these fresh samples count: the samples
-   that selected the items are not evidence. If all samples of an item are equal after two rounds, it is not sampled
-   again. The rounds end when the evidence is clear, or when the candidate has no chance.
-3. Confirmation. Before a candidate is accepted, it does the other items that the current skill solves a second time. An
-   item on which it now differs joins the others: this finds a loss that the screen missed by luck.
+1. Screen. The candidate does each item once. It is rejected as soon as it is clearly behind the current skill's known
+   scores.
+2. Repeats. Both skills do the items on which they differ again, round after round. Only these fresh samples count: the
+   samples that selected the items are not evidence. If all samples of an item are equal after two rounds, it is not
+   sampled again. The rounds end when the evidence is clear, or when the candidate has no chance.
+3. Confirmation. Before a candidate is accepted, it repeats the other items that the current skill solves. An item on
+   which the two skills now differ joins the repeats: this finds a loss that the screen missed by luck.
 
-docs/gate.md has the simulations by which this was chosen.
+docs/gate.md has the simulations that led to this design.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from skillopt.training.gates.strict import EarlyStop, early_verdict, run_until_d
 from skillopt.training.rollout import all_measured, require_few, roll_out_one
 
 _LENIENCE = 1.5
-"""Standard deviations that the candidate may be behind in the screen; chance alone can cause that."""
+"""How many standard deviations the candidate may be behind in the screen, because chance alone can cause that."""
 
 
 async def paired_gate(
@@ -42,7 +42,7 @@ async def paired_gate(
 ) -> Verdict:
     """Decide between the candidate and `skill`; `current` is an estimate of the skill's score on each validation item.
 
-    If nothing is noisy, it is the same as the strict gate.
+    If nothing is noisy, this gate does the same as the strict gate.
     """
     if not ctx.noisy:
         return await strict_gate(skill, candidate, current, ctx, tag=tag, rule=rule)
@@ -51,13 +51,13 @@ async def paired_gate(
     tag = tag or f"gate-{ctx.step:04d}"
     with ctx.timed("gate"):
         progress, items = await run_until_decided(Screen, candidate, current, rule, ctx, tag)
-        if progress.beaten(progress.deciding_prefix()):  # clearly behind: rejected without a repeat
+        if progress.beaten(progress.deciding_prefix()):  # clearly behind: reject it without repeats
             return early_verdict(progress, ctx, "paired")
         return await _Trial(candidate.skill, skill, items, progress, ctx, tag).decide()
 
 
 class Screen(EarlyStop):
-    """Stops as the strict gate does, but a candidate that is only a little behind goes on."""
+    """Stops early like the strict gate, but lets a candidate continue that is only a little behind."""
 
     def slack(self, shown: Sequence[str]) -> float:
         counted = self.counted(shown)
@@ -68,12 +68,12 @@ class Screen(EarlyStop):
         return slack - 1e-9 if self.rule == "strict" else slack + 1e-9
 
     def won(self, items: Mapping[str, Item]) -> bool:
-        """False: only the repeats can make an acceptance certain."""
+        """Always False: only the repeats can make an acceptance certain."""
         return False
 
 
 class _Trial:
-    """One candidate's way through the gate, and the verdict with its evidence."""
+    """One decision of the paired gate: takes the samples and builds the verdict with its evidence."""
 
     def __init__(
         self, candidate: Skill, skill: Skill, items: Mapping[str, Item], progress: Screen, ctx: Context, tag: str
@@ -87,7 +87,8 @@ class _Trial:
         self.refused: dict[str, str] = {}
 
     async def decide(self) -> Verdict:
-        """The paired test, sample by sample. Fresh samples decide; `before` and `after` are means over all samples."""
+        """Run the paired test and return the verdict. Fresh samples decide; `before` and `after` are means over all
+        items."""
         progress, evaluation = self.progress, self.ctx.config.evaluation
         test = PairedTest(
             order=[i for i in progress.order if i in progress.scores],
@@ -158,7 +159,7 @@ class _Trial:
         return values
 
     def _row(self, test: PairedTest, item_id: str) -> ItemEvidence:
-        """An item on which the two do not differ counts as equal."""
+        """The evidence of one item. If the item has no fresh samples, the two skills count as equal on it."""
         candidate, old = self.skills["candidate"].hash, test.current[item_id]
         hard = [t.score.hard for t in self.recorded if t.item_id == item_id and t.skill_hash == candidate]
         fresh = test.samples.get(item_id)
@@ -173,8 +174,8 @@ class _Trial:
 
 
 def _candidate_score(test: PairedTest, item_id: str) -> float:
-    """The candidate's score on an item. The sample that selected the item is high by selection, so fresh samples
-    replace it. Samples that selected nothing are averaged with the known score."""
+    """The candidate's score on an item: the mean of its fresh samples, because the sample that selected the item is
+    biased. Without fresh samples, it is the mean of the known score and the candidate's other samples."""
     if item_id in test.samples:
         return fmean(test.samples[item_id][1])
     again = [test.second[item_id]] if item_id in test.second else []
@@ -182,5 +183,5 @@ def _candidate_score(test: PairedTest, item_id: str) -> float:
 
 
 def _measured_again(test: PairedTest) -> dict[str, float]:
-    """The current skill's scores on the items that it did again."""
+    """The current skill's scores on the items that it did again: means of the known score and the fresh samples."""
     return {item: fmean([test.current[item], *before]) for item, (before, _) in test.samples.items() if before}

@@ -1,6 +1,6 @@
 """The test of the paired gate: fresh samples of both skills on the items on which they differ, round by round.
 
-Nothing is run here. `PairedTest.run` asks for samples and is sent their scores, so that the gate, the tests and the
+This module does no rollouts. `PairedTest.run` asks for samples and is sent their scores, so the gate, the tests and the
 simulations of bench/gate.py share the same code.
 """
 
@@ -19,35 +19,36 @@ Outcome = Literal["accept", "reject", "indecisive"]
 T = TypeVar("T")
 
 _EARLY = 0.12
-"""The share of alpha that all rounds but the last share: clear cases end early, and little is taken from close ones."""
+"""The part of alpha for all rounds before the last one: clear cases end early, and close cases keep the rest."""
 _HOPELESS = 0.5
-"""A candidate whose fresh samples look no better than this (p, from the second round on) is given up."""
+"""The p-value above which a candidate is given up, from the second round on."""
 _SETTLED = 2
-"""Rounds after which an item whose samples are all equal is not sampled again."""
+"""The number of rounds after which an item whose samples are all equal is not sampled again."""
 Side = Literal["current", "candidate"]
 
 
 class Ask(NamedTuple):
-    """One fresh sample that is wanted."""
+    """One fresh sample that the test asks for."""
 
     item_id: str
     side: Side
     name: str
-    """Which sample: `r1` … for the repeats, `confirm`."""
+    """The name of the sample: `r1`, `r2` … in the repeats, `confirm` in the confirmation."""
 
 
 Samples: TypeAlias = Generator[list[Ask], list[float | None], T]
-"""Yields the samples it wants next and is sent their scores (None: the endpoint refuses the item)."""
+"""A generator that yields the samples it wants next, and is sent their scores (None if the endpoint refuses the
+item)."""
 
 
 @dataclass
 class PairedTest:
-    """Fresh samples of both skills on the items on which they differ, and their decision."""
+    """Compares two skills by fresh samples of the items on which they differ."""
 
     order: list[str]
     current: Mapping[str, float]
     screened: dict[str, float]
-    """The candidate's score in the screen, item by item."""
+    """The candidate's score in the screen, by item."""
     metric: str
     rule: Rule
     alpha: float
@@ -55,11 +56,11 @@ class PairedTest:
     samples: dict[str, tuple[list[float], list[float]]] = field(default_factory=dict)
     """Fresh scores of the current skill and of the candidate, by item."""
     second: dict[str, float] = field(default_factory=dict)
-    """The candidate's score in the confirmation."""
+    """The candidate's score in the confirmation, by item."""
     refused: set[str] = field(default_factory=set)
     repeats: int = 0
     p: float = 1.0
-    """The p-value of the fresh samples: how likely a candidate that is not better looks this good."""
+    """The p-value of the fresh samples: the probability that a candidate that is not better looks this good."""
 
     def run(self) -> Samples[Outcome]:
         """Ask for samples until there is a decision."""
@@ -81,7 +82,8 @@ class PairedTest:
         return "indecisive" if self.gain > 0 else "reject"
 
     def _keep(self) -> Samples[Outcome]:
-        """Guidance must not lower the score: it goes in unless the fresh samples show a loss."""
+        """Decide by the rule `keep`: reject guidance if fresh samples show a loss; accept it if the score has not
+        fallen."""
         while self.samples and self.repeats < self.max_repeats:
             self.repeats += 1
             yield from self._sample_rounds()
@@ -93,25 +95,25 @@ class PairedTest:
 
     @property
     def gain(self) -> float:
-        """The sum of the differences; items on which the two do not differ add nothing."""
+        """The sum of the candidate's gains over the items with fresh samples; all other items count as equal."""
         total = math.fsum(fmean(after) - fmean(before) for before, after in self.samples.values())
         return total if abs(total) > 1e-9 else 0.0
 
     def _level(self) -> float:
-        """The p-value that accepts in this round; over all rounds these add up to alpha."""
+        """The p-value that is low enough to accept in this round; over all rounds these values add up to alpha."""
         if self.repeats < self.max_repeats:
             return self.alpha * _EARLY / (self.max_repeats - 1)
         return self.alpha * (1 - _EARLY if self.max_repeats > 1 else 1)
 
     def _differs(self, after: float, before: float) -> bool:
-        """Do the two scores differ? With the hard metric, two shares on the same side of one half do not."""
+        """True if two scores of an item differ: with the hard metric by at least one half, else by any amount."""
         return abs(after - before) >= (0.5 if self.metric == "hard" else 1e-9)
 
     def _add_items(self, items: Iterable[str]) -> None:
         self.samples |= {item: ([], []) for item in items if item not in self.samples}
 
     def _sample_rounds(self) -> Samples[None]:
-        """Every item has as many samples of each skill as there were rounds, unless it was settled before."""
+        """Take samples until every item has as many of each skill as there were rounds, except settled items."""
         for most in sorted({min(_SETTLED, self.repeats), self.repeats}):
             asks = [
                 Ask(item, side, f"r{number}")
@@ -129,13 +131,13 @@ class PairedTest:
         self.p = permutation_p(list(self.samples.values()))
 
     def _settled(self, item: str) -> bool:
-        """Are all samples of the item equal after enough rounds? The rule does not look at which skill a sample is
-        from, so the test stays valid."""
+        """True if all samples of the item are equal after enough rounds. The test stays valid, because the rule ignores
+        which skill a sample is from."""
         before, after = self.samples[item]
         return len(before) >= _SETTLED and len({*before, *after}) == 1
 
     def _confirm(self) -> Samples[None]:
-        """Do the items that the current skill solves a second time: the screen may have missed a loss by luck."""
+        """Repeat items without fresh samples with the candidate: the screen may have missed a loss by luck."""
         others = [
             Ask(item, "candidate", "confirm")
             for item in self.order

@@ -1,9 +1,9 @@
 """The strict gate: a candidate is accepted only if it scores higher on the validation split.
 
-The candidate does the items in a fixed order. The items most likely to cause a rejection come first: those that the
-current skill fails. As soon as the candidate can no longer win, the gate stops. The decision is the same as after all
-items, with fewer calls. Only the first items of the order that suffice for the decision are recorded. So the record
-does not depend on which calls end first.
+The candidate does the items in a fixed order. The items that the current skill fails come first, because they are most
+likely to cause a rejection. The gate stops as soon as the candidate can no longer win. The decision is the same as
+after all items, with fewer calls. Only the first items of the order that suffice for the decision are recorded, so the
+record does not depend on which calls end first.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from skillopt.training.rollout import another_round, require_few, roll_out_one
 SOLVED = 0.5
 """The least score at which an item counts as solved."""
 HARM = 0.2
-"""The fall of an item's score that counts as harm."""
+"""How far the score of an item must fall to count as harm."""
 PROOF = 6
-"""How many solved items a candidate without a gain must do before it is rejected. They show whether it does harm."""
+"""How many items that the current skill solves a candidate without a gain must do before it is rejected. These items
+show whether the candidate does harm."""
 
 
 async def strict_gate(
@@ -53,9 +54,9 @@ async def strict_gate(
 def settling_order(
     items: Mapping[str, Item], current: Mapping[str, float], edits: Sequence[Edit], changed: Mapping[str, int]
 ) -> list[str]:
-    """The items in the order in which they most likely cause a rejection. First those that the current skill fails; of
-    these, first those that share few words with the edits. Then those that it solves; of these, first those that share
-    many words. In both groups, items that have `changed` under earlier candidates come first."""
+    """The items in the order in which they most likely cause a rejection. Items that the current skill fails come
+    first; among these, items that share few words with the edits. Then come items that it solves; among these, first
+    items that share many words. In both groups, items that have `changed` under earlier candidates come first."""
     touched = shared_words(items)(edits)
 
     return sorted(
@@ -64,7 +65,7 @@ def settling_order(
 
 
 def shared_words(items: Mapping[str, Item]) -> Callable[[Sequence[Edit]], dict[str, float]]:
-    """A function that gives, for some edits, how many words each item shares with them; rare words count more."""
+    """A function that returns, for some edits, how many words each item shares with them; rare words count more."""
     words = {item_id: _words(item.content()) for item_id, item in items.items()}
     common = Counter(word for item_words in words.values() for word in item_words)
 
@@ -80,7 +81,7 @@ def _words(text: str) -> set[str]:
 
 
 class EarlyStop:
-    """The candidate's scores so far, and whether they decide. `shown` are items at the beginning of the order."""
+    """The candidate's scores so far, and whether they decide. The argument `shown` has the first items of the order."""
 
     def __init__(self, order: list[str], current: Mapping[str, float], rule: Rule) -> None:
         self.order = order
@@ -92,7 +93,7 @@ class EarlyStop:
         self.refused: dict[str, str] = {}
 
     def add(self, result: Trajectory | RolloutError, metric: str) -> list[RolloutError]:
-        """Record a result. Returns the item if it has to be tried again."""
+        """Record a result. Returns a list: with the error if the item has to be tried again, else empty."""
         if isinstance(result, Trajectory):
             self.results[result.item_id] = result
             self.scores[result.item_id] = result.score.value(metric)
@@ -103,7 +104,7 @@ class EarlyStop:
         return []
 
     def counted(self, shown: Sequence[str]) -> list[str]:
-        """The items that count: all but those of `shown` that the endpoint refused."""
+        """All items of the order, except those of `shown` that the endpoint refused."""
         refused = self.refused_in(shown)
         return [item_id for item_id in self.order if item_id not in refused]
 
@@ -116,7 +117,8 @@ class EarlyStop:
         return math.fsum(values) + len(self.counted(shown)) - len(values)
 
     def slack(self, shown: Sequence[str]) -> float:
-        """How much of the sum the candidate can still lose and win all the same. 0 or less: it cannot win any more."""
+        """How much of its best possible sum the candidate can lose and still win. At 0 or less it cannot win any
+        more."""
         margin = self.best_case(shown) - math.fsum(self.current[i] for i in self.counted(shown))
         return margin - EPSILON if self.rule == "strict" else margin + EPSILON
 
@@ -124,11 +126,11 @@ class EarlyStop:
         return self.slack(shown) <= 0
 
     def decided(self, shown: Sequence[str]) -> bool:
-        """Do the items in `shown` suffice to reject the candidate and to say whether it does harm?"""
+        """True if the items in `shown` suffice to reject the candidate and to say whether it does harm."""
         return self.beaten(shown) and self.told_apart(shown)
 
     def told_apart(self, shown: Sequence[str]) -> bool:
-        """Is it known whether the candidate does harm? Yes if it broke an item, or did enough items that the current
+        """True if it is known whether the candidate does harm: it broke an item, or did enough items that the current
         skill solves."""
         seen = [i for i in shown if i in self.scores and self.current[i] >= SOLVED]
         harm = any(self.scores[i] < self.current[i] - HARM for i in shown if i in self.scores)
@@ -138,8 +140,8 @@ class EarlyStop:
         return min(PROOF, sum(self.current[i] >= SOLVED for i in self.counted(self.order)))
 
     def won(self, items: Mapping[str, Item]) -> bool:
-        """Is the acceptance certain, even if every remaining item fails? It is if no task type can fall any more and
-        the sum is higher. At least one item must have failed: after a run that solves all, no next step begins."""
+        """True if the candidate wins even if every remaining item fails: no task type can fall any more, and the sum is
+        higher. At least one item must have failed, because the run ends after a skill that solves all."""
         gains: dict[str, float] = {}
         for i in self.counted(self.order):
             gains[items[i].type] = gains.get(items[i].type, 0.0) + self.scores.get(i, 0.0) - self.current[i]
@@ -147,20 +149,20 @@ class EarlyStop:
         return safe and min(self.scores.values()) < 1
 
     def deciding_prefix(self) -> list[str]:
-        """The fewest items from the beginning of the order that decide; all items if no fewer do."""
+        """The shortest beginning of the order that decides; the whole order if no shorter part does."""
         prefixes = (self.order[:end] for end in range(len(self.order)))
         return next((prefix for prefix in prefixes if self.decided(prefix)), self.order)
 
     def settled_without(self, missing: Sequence[RolloutError]) -> bool:
-        """Is the gate done? Yes if no item is missing, or if the items before the first missing one decide."""
+        """True if the gate is done: no item is missing, or the items before the first missing item decide."""
         if not missing:
             return True
         first = min(self.order.index(error.item_id) for error in missing)
         return any(self.decided(self.order[:end]) for end in range(first + 1))
 
     def useful(self, running: Collection[str], workers: int) -> bool:
-        """Should another item start now? Yes if the calls in flight will probably not decide, judged by the losses so
-        far. Yes also if an idle worker would lead to one more round of calls at the end."""
+        """True if another item should start now: the calls in flight will probably not decide (judged by the losses so
+        far), or an idle worker would lead to one more round of calls at the end."""
         slack = self.slack(self.order)
         if len(running) >= workers:  # starting a call that must wait for a worker saves no time
             return False
@@ -185,8 +187,8 @@ P = TypeVar("P", bound=EarlyStop)
 async def run_until_decided(
     kind: type[P], candidate: Applied, current: Mapping[str, float], rule: Rule, ctx: Context, tag: str
 ) -> tuple[P, dict[str, Item]]:
-    """Let the candidate do the items of `current` in order, as many at once as is useful, until the gate is decided.
-    Every call that was started is awaited and kept."""
+    """Let the candidate do the items of `current` in order, as many at once as is useful, until the gate can decide.
+    Every call that was started is finished, and its reply is kept."""
     split = ctx.env.items("val")
     items = {item.id: item for item in split if item.id in current}
     progress = kind(settling_order(items, current, candidate.applied, ctx.changed), current, rule)
@@ -235,7 +237,7 @@ async def run_until_decided(
 
 
 def early_verdict(progress: EarlyStop, ctx: Context, gate: str) -> Verdict:
-    """The verdict by the first items that decide, with one sample per item."""
+    """The verdict from the first items that decide, with one sample per item."""
     prefix, results = progress.deciding_prefix(), progress.results
     counted = progress.counted(prefix)
     kept = [item_id for item_id in prefix if item_id in counted]

@@ -1,5 +1,5 @@
-"""Requests to the optimizer, and the reading of its replies.
+"""Writes requests to the optimizer, and reads its replies.
 
-context.py has the values, compose.py turns them into a request for each stage, replies.py says what form the reply must
-have and reads it. The instructions are in prompts/, one Markdown file per stage.
+context.py has the facts, compose.py writes a request for each stage, and replies.py defines the form of the replies and
+reads them. The instructions are in prompts/, one Markdown file per stage.
 """

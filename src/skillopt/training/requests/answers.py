@@ -1,4 +1,4 @@
-"""Handing in the reply to a letter (a request that waits in a file). The anchors of its edits are checked, too."""
+"""Hands in the reply to a letter (a request that waits in a file), and checks the anchors of its edits, too."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _EDITS = {"reflect": "edits", "deep_reflect": "edits", "slow_update": "lines"}
 
 
 def hand_in(box: Box, number: int, data: bytes) -> Letter:
-    """As `Box.hand_in`. A reply with an anchor that is not in the skill is refused too: the run would ask again."""
+    """Hand in a reply. A reply with an anchor that is not in the skill is refused, because the run would ask again."""
     letter = box.letter(number)
     if letter.open and (field := _EDITS.get(letter.stage)):
         edits = json.loads(letter.checked(data))[field]
@@ -24,7 +24,7 @@ def hand_in(box: Box, number: int, data: bytes) -> Letter:
 
 
 def _missing_anchors(letter: Letter, field: str, edits: Sequence[Mapping[str, str]]) -> Iterator[str]:
-    """Anchors that are not in the file that they name, as far as the letter shows all of it."""
+    """A message for each anchor that is not in its file. Files that the letter shows only in part are not checked."""
     text = "\n\n".join(str(message["content"]) for message in letter.messages if message.get("role") == "user")
     files = {name: inner for name, inner in blocks_in(text, "file") if LEFT_OUT not in inner}
     skill = "\n".join(inner for _, inner in blocks_in(text, "skill"))

@@ -1,4 +1,4 @@
-"""The data of a request: between tags, with a line of JSON for each trajectory; long texts lose their middle."""
+"""Formats the data of a request: blocks between tags, and lines of JSON. Long texts lose their middle."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from skillopt.training.requests.shared import NOTHING_SHARED, SharedText
 
 EMPTY = Skill("")
 LEAST = 60
-"""The least tokens of each trajectory, however many there are."""
+"""The least tokens that a request allows each trajectory, even if there are many."""
 NEAR = 0.8
 """A request shows an output's length if it is at least this share of the limit."""
 MOST_ANSWERS = 3
@@ -25,7 +25,7 @@ MOST_ANSWERS = 3
 
 
 MARKER = 12
-"""Tokens of that note, below which nothing is cut."""
+"""The tokens of the note that replaces a cut; a text that is too long by no more than this is not cut."""
 LEFT_OUT = "tokens left out …]"
 """The end of the note that `trim_middle` writes in place of the text that it cuts out."""
 
@@ -38,7 +38,8 @@ def block(tag: str, text: str, name: str = "") -> str:
 
 
 def blocks_in(text: str, tag: str) -> list[tuple[str, str]]:
-    """Name and text of every such block in a request: the text given to `block`, without line breaks around it."""
+    """The name and the text of every block with this tag in a request, as `block` got them, without outer line
+    breaks."""
     matches = re.findall(rf"^<{tag}(?: name=([^\n]*))?>\n(.*?)\n</{tag}>$", text, re.DOTALL | re.MULTILINE)
     escaped = re.compile(rf"<\\(?=\s*/\s*{tag}\s*>)", re.IGNORECASE)
     return [(name, escaped.sub("<", inner)) for name, inner in matches]
@@ -51,21 +52,21 @@ def data_line(row: object) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """How trajectories are shown in one request."""
+    """Settings by which one request shows trajectories."""
 
     skill: Skill = EMPTY
     shared: SharedText = NOTHING_SHARED
     reply_tokens: int = 0
     """The length at which the target's reply is cut off; 0 if unknown."""
     guessable: bool = False
-    """So few answers are possible that a right one may be luck."""
+    """True if so few answers are possible that a right answer may be luck."""
 
 
 PLAIN = Shown()
 
 
 def trajectory_lines(trajectories: Sequence[Trajectory], budget: int, shown: Shown = PLAIN) -> str:
-    """All trajectories within a budget of tokens: short ones are whole, the longest give up most."""
+    """Format all trajectories within a budget of tokens: short ones stay whole, the longest lose most."""
     texts = [_texts(trajectory, shown.shared) for trajectory in trajectories]
     sizes = [sum(count_tokens(text) for text in parts.values()) for parts in texts]
     shares = fair_shares(sizes, max(budget, LEAST * len(texts)))
@@ -76,7 +77,7 @@ def trajectory_lines(trajectories: Sequence[Trajectory], budget: int, shown: Sho
 
 
 def shown_tokens(trajectory: Trajectory, shared: SharedText = NOTHING_SHARED) -> int:
-    """Tokens of a request that a trajectory takes if nothing is left out."""
+    """The tokens of a trajectory in a request if nothing is left out."""
     return LEAST + sum(count_tokens(text) for text in _texts(trajectory, shared).values())
 
 
@@ -119,7 +120,7 @@ def _line(trajectory: Trajectory, texts: dict[str, str], share: int, how: Shown)
 
 
 def _length(trajectory: Trajectory, limit: int) -> str:
-    """An output's length, if it was cut off or nearly was; some endpoints do not keep to the limit."""
+    """The length of an output if it was cut off or nearly so, else empty; some endpoints do not keep to the limit."""
     tokens, cut = output_tokens(trajectory), was_cut_off(trajectory)
     if not cut and not NEAR * limit <= tokens <= limit:
         return ""
@@ -127,7 +128,7 @@ def _length(trajectory: Trajectory, limit: int) -> str:
 
 
 def fair_shares(sizes: Sequence[int], total: int) -> list[int]:
-    """Divide a total: no share is larger than its size, and the large ones get what the small ones do not need."""
+    """Divide a total into shares: no share exceeds its size, and large sizes get what small sizes do not need."""
     shares = [0] * len(sizes)
     left = total
     for rank, (size, number) in enumerate(sorted((size, number) for number, size in enumerate(sizes))):
@@ -137,13 +138,13 @@ def fair_shares(sizes: Sequence[int], total: int) -> list[int]:
 
 
 def ends(text: str, most: int) -> str:
-    """A text of at most so many characters: of a longer one the beginning and the end."""
+    """The text, or if it has more than `most` characters, its beginning and its end."""
     return text if len(text) <= most else f"{text[: most // 2]}\n[…]\n{text[-most // 2 :]}"
 
 
 def trim_middle(text: str, most: int) -> str:
-    """Cut the middle out of a text of more than `most` tokens, and say how much is gone. A text that is hardly longer
-    stays whole, because the note would take as much."""
+    """Cut the middle out of a text of more than `most` tokens, and note how many tokens are left out. A text that is
+    hardly longer stays whole, because the note would need as many tokens."""
     size = count_tokens(text)
     if size <= most + MARKER:
         return text

@@ -1,4 +1,4 @@
-"""Everything that the optimizer may know when it is asked, as typed values."""
+"""The facts that requests to the optimizer are written from, as typed values."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ LONGEST_OTHER = 150
 
 
 def tokens_for_others(prompt_tokens: int) -> int:
-    """The most tokens of a request for tasks of other batches."""
+    """The most tokens that a request spends on tasks of other batches."""
     return prompt_tokens // 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskInfo:
-    """Facts that do not change during a run."""
+    """Facts about the tasks that do not change during a run."""
 
     task: str = ""
-    """The tasks in a sentence: `env.task`, else the env's own description."""
+    """The tasks described in a sentence: `env.task`, else the env's own description."""
     scoring: str = ""
     """How an output becomes a score, in a sentence."""
     metric: str = ""
@@ -39,7 +39,7 @@ class TaskInfo:
     reply_tokens: int = 0
     """The length at which the target's reply is cut off; 0 if unknown."""
     known_patterns: Mapping[str, str] = field(default_factory=dict)
-    """The env author's names for causes of failure, and what they mean."""
+    """The causes of failure that the env's author has named, each with its meaning."""
     comments: Sequence[str] = ()
     """People's comments on an earlier run (`gradient.feedback`), one line each."""
 
@@ -52,7 +52,7 @@ class EditLimits:
     sizes: SizeLimits = field(default_factory=SizeLimits)
     """The largest size of an edit and of each file."""
     examples: bool = False
-    """Does another analyst add worked examples from the batch?"""
+    """True if another analyst adds worked examples from the batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,26 +72,26 @@ class OptimizerContext:
     edit_limits: EditLimits = EditLimits()
     step: int = 0
     steps: int = 0
-    """The current step, and how many the run has; 0 at an epoch's end and if unknown."""
+    """The number of steps of the run. At an epoch's end, and if unknown, `step` and `steps` are 0."""
     validation: float | None = None
     """The current skill's score on the validation split; None if it was not measured."""
     initial: float | None = None
     """The initial skill's validation score; None while it is being measured."""
     validation_tasks: int = 0
-    """How many tasks that score is the mean of; 0 while the initial skill is still being measured."""
+    """The number of tasks behind `validation`; 0 while the initial skill is still being measured."""
     tried: Sequence[Tried] = ()
-    """Earlier steps: their edits with the results."""
+    """Earlier steps, with their edits and results."""
     rejected: Sequence[Rejected] = ()
-    """Edits that gates rejected, each by itself; for analysts that must not repeat them."""
+    """Single edits that gates rejected, or that are pending; analysts must not repeat them."""
     notes: str = ""
-    """The meta skill."""
+    """The optimizer's notes from earlier epochs (the meta skill)."""
     first_step: bool = False
     short_form: ShortForm | None = None
-    """The newest minimal remedy that was tried, and how it did."""
+    """The newest minimal remedy that was tried, with its scores."""
     others: Sequence[Item] = ()
-    """Training tasks of other batches, for their expected answers: facts that cost no rollout."""
+    """Training tasks of other batches, shown for their expected answers, which cost no rollout."""
     earlier: Mapping[str, Sequence[Earlier]] = field(default_factory=dict)
-    """Outcomes of this batch's tasks in earlier steps, by task: the newest of each kind."""
+    """By task of this batch, its newest solved and its newest failed outcome in earlier steps."""
     findings: Sequence[TaskFinding] = ()
     """The optimizer's findings so far."""
     never_solved: Mapping[str, int] = field(default_factory=dict)
@@ -102,9 +102,9 @@ class OptimizerContext:
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """One task under two skills."""
+    """One task done with two skills."""
 
     change: str
-    """improved, regressed, persistent_fail or stable_success."""
+    """The class of the change: improved, regressed, persistent_fail or stable_success."""
     before: Trajectory
     after: Trajectory

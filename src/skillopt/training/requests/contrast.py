@@ -1,5 +1,5 @@
-"""Further data of a batch: tasks with two outcomes under two versions of the skill, and replies that
-passed in the form of worked examples. Both cost no rollout."""
+"""Finds data that costs no rollout: tasks of a batch with different outcomes under two versions of the skill, and
+solved tasks in the form of worked examples."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from skillopt.training.requests.context import Earlier
 
 MOST_PAIRS = 4
 LONGEST_SIDE = 120
-"""The most tokens of an output's lines in a pair."""
+"""The most tokens of each output in a pair of outputs."""
 MOST_READY = 12
 LONGEST_READY = 150
-"""Tokens of a task with its reply; longer ones are poor examples."""
+"""The most tokens of a task with its reply; longer tasks are poor examples."""
 
 
 def contrast_block(
@@ -25,7 +25,8 @@ def contrast_block(
     shown: Sequence[Trajectory],
     how: Shown,
 ) -> str:
-    """Tasks of the batch that an earlier step did with another outcome, failures first: the lines that differ."""
+    """A block of tasks that had another outcome in an earlier step, failures first, with the output lines that
+    differ."""
     rows = []
     for now in sorted(trajectories, key=lambda t: t.score.hard >= 1):
         solved = now.score.hard >= 1
@@ -40,7 +41,7 @@ def contrast_block(
 
 
 def _differing(wrong: str, right: str) -> tuple[str, str]:
-    """The lines that only one of two outputs has."""
+    """The lines that only the wrong output has, and the lines that only the right output has."""
     a, b = wrong.strip().splitlines(), right.strip().splitlines()
     changes = [code for code in SequenceMatcher(None, a, b, autojunk=False).get_opcodes() if code[0] != "equal"]
     only_a = [line for _, start, end, _, _ in changes for line in a[start:end]]
@@ -49,9 +50,9 @@ def _differing(wrong: str, right: str) -> tuple[str, str]:
 
 
 def ready_examples(passes: Sequence[Trajectory], how: Shown) -> list[Trajectory]:
-    """Solved tasks whose reply could be an example in the skill: short ones that are not one yet, with as many
-    different answers as possible. If the answer can be guessed, the steps of a right reply may be wrong: only a bare
-    answer is a safe example."""
+    """Solved tasks that could become examples in the skill: short tasks that are not examples yet, with as many
+    different answers as possible. If the answer can be guessed, the steps of a right reply may be wrong, so only
+    replies that are just the answer count."""
     seen: dict[str, int] = {}
     turns = []
     for position, each in enumerate(passes):
@@ -67,6 +68,6 @@ def ready_examples(passes: Sequence[Trajectory], how: Shown) -> list[Trajectory]
 
 
 def ready_block(examples: Sequence[Trajectory], how: Shown) -> str:
-    """`Task: …` and `Reply: …`, the form of worked examples in a skill."""
+    """A block of solved tasks as `Task: …` and `Reply: …`, the form of worked examples in a skill."""
     lines = [f"Task: {how.shared.rest(each.input).strip()}\nReply: {each.output.strip()}" for each in examples]
     return block("ready_examples", "\n\n".join(lines))

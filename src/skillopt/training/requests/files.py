@@ -1,4 +1,4 @@
-"""The part of a request about a package: its files, in how many tasks each was opened, and their text."""
+"""Writes the part of a request about a package: its files, in how many tasks each was opened, and their text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from skillopt.tasks.base import Trajectory
 from skillopt.training.requests.blocks import block, data_line, fair_shares, trim_middle
 
 SHOWN = 16_000
-"""The most tokens of further files that one request shows; the middle of longer ones is left out."""
+"""The most tokens of files other than SKILL.md in one request; long files lose their middle."""
 MOST_LISTED = 200
 """The most files that are listed by name."""
 _ABOUT = (
@@ -33,7 +33,8 @@ _NEW = {
 
 
 def file_schema(skill: Skill, train: Sequence[str]) -> dict[str, JsonValue] | None:
-    """The schema for the `file` of an edit: an existing file, or the name of a new one; None for one document."""
+    """The schema of an edit's `file`: an existing file, or the name of a new file. None if the skill is not a
+    package."""
     if not skill.is_package:
         return None
     names = editable(skill, train)
@@ -45,7 +46,7 @@ def file_schema(skill: Skill, train: Sequence[str]) -> dict[str, JsonValue] | No
 
 
 def file_blocks(skill: Skill, train: Sequence[str], trajectories: Sequence[Trajectory] = ()) -> Iterable[str]:
-    """Everything that a request shows of a package besides SKILL.md; nothing for one document."""
+    """The parts of a request about a package, besides SKILL.md; none if the skill is not a package."""
     if not skill.is_package:
         return
     yield " ".join([_ABOUT, *(rule for part, rule in _NEW.items() if part in train)])

@@ -1,6 +1,6 @@
-"""The optimizer's findings about the tasks and the target, kept over all steps whatever the gate decides.
+"""The optimizer's findings about the tasks and the target. A run keeps them whatever the gate decides.
 
-A reply adds findings, or refers to an earlier one by its number. The target never reads them.
+A reply adds findings, or refers to an earlier finding by its number. The target never reads findings.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from skillopt.training.edits.similarity import same_text
 from skillopt.training.requests.blocks import block, data_line
 
 MOST = 40
-"""Findings that a run keeps: refuted ones go first, then the oldest."""
+"""The most findings that a run keeps. Refuted findings are dropped first, then the oldest."""
 MOST_REPORTED = 8
 LONGEST = 300
 """The most characters of a finding."""
@@ -42,7 +42,7 @@ def findings_schema(cited: JsonValue) -> dict[str, JsonValue]:
 
 
 def read_findings(raw: Any, ids: Sequence[str]) -> tuple[ReportedFinding, ...]:
-    """The usable rows of a reply; a reply may leave them out."""
+    """The usable findings of a reply; a reply may have none."""
     read = []
     for row in raw[:MOST_REPORTED] if isinstance(raw, list) else []:
         try:
@@ -58,7 +58,8 @@ def read_findings(raw: Any, ids: Sequence[str]) -> tuple[ReportedFinding, ...]:
 def grown(
     known: Sequence[TaskFinding], reported: Sequence[ReportedFinding], items: dict[str, str], step: int
 ) -> list[TaskFinding]:
-    """The findings after a step. `items` gives the training task of each trajectory that a reply may cite."""
+    """The findings after a step: old and newly reported ones. `items` gives the training task of each trajectory by
+    id."""
     kept = {finding.number: finding for finding in known}
     for one in reported:
         old = kept.get(one.number) or next((f for f in kept.values() if same_text(f.text, one.text)), None)
@@ -78,7 +79,7 @@ def grown(
 
 
 def findings_block(findings: Sequence[TaskFinding]) -> str:
-    """The newest and best known of them, within a bound; untested hypotheses first."""
+    """A block with as many findings as SHOWN tokens allow: untested findings first, then the newest."""
     return block("findings", "\n".join(_lines(findings)))
 
 

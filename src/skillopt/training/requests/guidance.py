@@ -1,5 +1,5 @@
-"""The reply to a slow update: which lines of the guidance are added, revised or removed. Lines that it does not name
-stay: a reply that forgets a line does not delete it."""
+"""Reads the reply to a slow update: which lines of the guidance to add, change or delete. Lines that the reply does not
+name stay, so a forgotten line is not deleted."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from skillopt.skill import FILE, Applied, Edit, SizeLimits, Skill, Skip, apply_g
 from skillopt.training.requests.replies import OP, SUPERFLUOUS, TEXT, object_schema, says_nothing
 
 LIMITS = SizeLimits(max_edit_tokens=600, max_skill_tokens=1200)
-"""The most tokens of one line and of the whole guidance."""
+"""The most tokens of one line and of all guidance together."""
 Problem = Callable[[Edit], str]
-"""Why a line may not be used, whatever it says; empty if it may."""
+"""A function that returns the reason why a line must not be used; empty if it may be used."""
 
 
 def guidance_schema() -> Schema:
@@ -27,8 +27,9 @@ def guidance_schema() -> Schema:
 
 
 def guidance_reply(skill: Skill, name: str, cited: Sequence[str], refused: Problem) -> Callable[[Any], Applied]:
-    """Reads a reply into the skill with the new guidance. `name` begins the ids of its lines, `cited` are the
-    trajectories that the request shows. If a line cannot be used, the reply is flawed and asked for again."""
+    """Return a function that reads a reply and returns the skill with the new guidance. `name` is the prefix of the
+    lines' ids; `cited` are the trajectories that the request shows. If a line cannot be used, the optimizer is asked
+    again."""
 
     def read(value: Any) -> Applied:
         edits: list[Edit] = []
@@ -56,8 +57,8 @@ def guidance_reply(skill: Skill, name: str, cited: Sequence[str], refused: Probl
 
 
 def _rows(value: Any, guidance: str) -> Iterator[dict[str, Any]]:
-    """One row for each line of the reply. A plain text in `guidance` (the form of earlier versions) adds those of its
-    lines that are new."""
+    """A row for each line of the reply. If the reply has a plain text in `guidance` (the form of earlier versions), its
+    new lines are one row that adds them."""
     lines = value.get("lines") if isinstance(value, dict) else None
     if isinstance(lines, list):
         yield from (row if isinstance(row, dict) else {} for row in lines)
@@ -80,7 +81,7 @@ def _problem(edit: Edit, guidance: str) -> str:
 
 
 def _in_words(skip: Skip) -> Skip:
-    """How a message to the optimizer names a line of the guidance."""
+    """The skip with a reason about the guidance, for messages to the optimizer."""
     if skip.kind != "skill_too_long":
         return skip
     most = LIMITS.max_skill_tokens

@@ -1,4 +1,4 @@
-"""Shows text that all tasks of a request share (a schema, a list of labels, an instruction) once."""
+"""Finds text that all tasks of a request share (a schema, a list of labels, an instruction), to show it only once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LEAST_SHARED = 20
 """The least tokens of a shared text that gets a separate block."""
 FEWEST_TASKS = 3
 SHORTEST_EXAMPLE = 12
-"""A task with fewer characters may occur in a skill by chance."""
+"""The least characters of a task that counts as an example: a shorter task may occur in a skill by chance."""
 
 
 @dataclass(frozen=True)
@@ -20,13 +20,13 @@ class SharedText:
     parts: tuple[str, ...] = ()
 
     def rest(self, task: str) -> str:
-        """The task with a mark in place of each part."""
+        """The task with a mark in place of each shared part."""
         for number, part in enumerate(self.parts, 1):
             task = task.replace(part, f"[shared {number}]", 1)
         return task
 
     def is_example(self, task: str, skill: Skill) -> bool:
-        """Is a task in the skill, word for word except for the text that all tasks share?"""
+        """True if a task is in the skill, word for word except for the text that all tasks share."""
         for part in self.parts:
             task = task.replace(part, " ", 1)
         plain = _plain(task)
@@ -37,7 +37,7 @@ NOTHING_SHARED = SharedText()
 
 
 def shared_text(tasks: Sequence[str]) -> SharedText:
-    """The beginning, the end and the runs of lines that every one of these tasks has."""
+    """The beginning, the end and the sequences of lines that all of these tasks share."""
     different = list(dict.fromkeys(tasks))
     if len(different) < FEWEST_TASKS:
         return NOTHING_SHARED
@@ -61,7 +61,7 @@ def _beginning(texts: Sequence[str]) -> str:
 
 
 def _runs(texts: Sequence[str]) -> Iterator[str]:
-    """Runs of whole lines that are in every text, in the same order."""
+    """The sequences of whole lines that are in every text, in the same order."""
     shortest = min(texts, key=len)
     others = ["\n" + text + "\n" for text in texts]
     run: list[str] = []

@@ -12,15 +12,16 @@ from skillopt.training.requests.context import OptimizerContext
 from skillopt.training.requests.shared import shared_text
 
 SOME = 0.25
-"""The share of failures from which on a kind of failure gets its own advice."""
+"""The share of the failures from which on a kind of failure gets advice of its own."""
 MOST = 0.5
 FEW = 0.2
 GOOD = 0.8
-"""The share of solved tasks with a skill that shows that the target follows it."""
+"""The share of solved tasks from which on the target is known to follow the skill."""
 
 
 def advice_for(skill: Skill, knowledge: OptimizerContext, trajectories: Sequence[Trajectory]) -> tuple[str, ...]:
-    """Names of prompt parts: one for how the target learns, and those for what goes wrong in this batch."""
+    """The names of the prompt parts for a batch: one for how the target learns, and one for each frequent kind of
+    failure."""
     failures = [t for t in trajectories if t.score.hard < 1]
     if not failures:
         return ("reflect_imitator",)
@@ -46,8 +47,8 @@ def advice_for(skill: Skill, knowledge: OptimizerContext, trajectories: Sequence
 def _able(
     skill: Skill, knowledge: OptimizerContext, trajectories: Sequence[Trajectory], unseen: Sequence[Trajectory]
 ) -> bool:
-    """Did the target solve most tasks with the initial skill, well above chance; or does it solve nearly all tasks that
-    are not examples in the current one?"""
+    """True if the target solved most tasks with the initial skill, well above chance, or solves nearly all tasks that
+    are not examples in the current skill."""
     start = knowledge.initial
     if start is None and not skill.shown.text.strip():
         start = mean(t.score.soft for t in trajectories)

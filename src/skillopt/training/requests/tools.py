@@ -1,4 +1,4 @@
-"""The part of a request about the tools that an agent can call: each once."""
+"""Writes the part of a request about the tools that an agent can call; each tool occurs once."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from skillopt.tasks.base import Trajectory
 from skillopt.training.requests.blocks import block, data_line, fair_shares, trim_middle
 
 SHOWN = 3000
-"""The most tokens of descriptions and schemas that one request shows; the middle of longer ones is left out."""
+"""The most tokens of tools' descriptions and schemas in one request; long texts lose their middle."""
 MOST_TOOLS = 60
 LONGEST_NAME = 40
-"""Tokens."""
+"""The most tokens of a tool's name."""
 _ABOUT = (
     "The agent can call the tools in the block `tools` during a task. What a tool can find out or do for it does not "
     "belong in the skill: the skill says which tool to call, when, and what to do with the result."
@@ -23,7 +23,7 @@ _ABOUT = (
 
 
 def tool_blocks(trajectories: Iterable[Trajectory]) -> Iterable[str]:
-    """All tools that were offered in these tasks, sorted by name; nothing if there were none."""
+    """The block of all tools that were offered in these tasks, sorted by name; nothing if there were none."""
     if lines := tool_lines(trajectories):
         yield _ABOUT
         yield block("tools", lines)
