@@ -1,9 +1,10 @@
-"""The minimal remedy at the gate: one or two sentences that say only what was missing may beat all edits of a step.
+"""Tries the minimal remedy: one or two sentences that say only what was missing may beat all edits of a step.
 
-The best of its wordings on the step's batch goes through the gate after the complete remedy, against the better of that
-one and the current skill. At an equal score the complete one stays: length has no say. The two remedies are compared on
-the validation split and not on the batch: the optimizer has seen the batch with its answers, so the complete remedy,
-with its rules and examples, fits it too well. Wordings hold no facts of single tasks, so the batch can choose one.
+The step's batch chooses the best of its wordings. That wording goes through the gate after the complete remedy (all
+edits), and must beat the complete remedy if that was accepted, else the current skill. At an equal score the complete
+remedy stays, because length does not count. The two are compared on validation, not on the batch: the optimizer has
+seen the batch with its answers, so a complete remedy with rules and examples fits it too well. A wording has no facts
+of single tasks, so the batch can choose between wordings.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ MOST_TASKS = 16
 
 
 async def best_wording(wordings: Sequence[Applied], items: Sequence[Item], ctx: Context) -> Applied | None:
-    """The wording with the best score on the batch; at an equal score the first one."""
+    """The wording with the best score on the batch, or the first of equally good ones; None without wordings."""
     if len(wordings) < 2:
         return next(iter(wordings), None)
     metric, scores = ctx.config.evaluation.metric, []
@@ -42,7 +43,8 @@ async def best_wording(wordings: Sequence[Applied], items: Sequence[Item], ctx: 
 async def try_minimal(
     skill: Skill, minimal: Applied | None, credited: Credited, current: Mapping[str, float], ctx: Context, gate: Gate
 ) -> tuple[Credited, ShortForm | None]:
-    """The candidate that the step continues with, and what the minimal remedy scored; without one nothing changes."""
+    """Try the minimal remedy at the gate. Returns the candidate to continue with, and the minimal remedy with its
+    scores; without a minimal remedy nothing changes."""
     if minimal is None:
         return credited, None
     verdict = credited.verdict

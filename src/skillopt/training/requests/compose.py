@@ -1,4 +1,5 @@
-"""One request for each stage. Text that does not change over a run comes first, so prompt caches can hold it."""
+"""Writes the request of each stage. Text that is the same in the whole run comes first, so prompt caches can reuse
+it."""
 
 from __future__ import annotations
 
@@ -38,21 +39,21 @@ MOST_PASSES = 6
 MOST_STEPS = 8
 """The most earlier steps that are shown with their results."""
 LONGEST_SEEN = 150
-"""The most tokens of a task or an output that a rejected step shows."""
+"""The most tokens of a task or an output in the record of a rejected step."""
 URGENCY = ("regressed", "persistent_fail", "improved", "stable_success")
-"""The classes of tasks by their results with two epochs' skills."""
+"""The classes of tasks by their results with two epochs' skills, the most urgent class first."""
 LONGEST_TASK = 60
 """The most tokens of a compared task in the request for notes."""
 LONGEST_TRIED = 150
-"""The most tokens that are shown of an earlier step's edit. An edit that is in the skill is shown shorter."""
+"""The most tokens of an earlier step's edit in a request. An edit that is in the skill is shown shorter."""
 LONGEST_REJECTED = 700
 MOST_WHOLE = 2
-"""Steps whose undone edits are shown as a whole, up to so many tokens each."""
+"""The number of rejected steps whose edits are shown with up to LONGEST_REJECTED tokens each."""
 UNDONE = "undone with the step"
 FEW_ANSWERS = 4
 """The number of possible answers up to which guessing solves many tasks."""
 FEW_TOKENS = 10
-"""A skill that has become so many times longer is new rather than changed."""
+"""A skill that has grown by this factor counts as new rather than changed."""
 _METRICS = {
     "hard": " (hard: the share that is solved)",
     "soft": " (soft: the mean partial credit)",
@@ -73,8 +74,8 @@ def reflect_request(
     budget: int,
     cause: str = "",
 ) -> list[Message]:
-    """Failures with a few passes, and everything else that is known. `cause` is the cause that a deep reflection is
-    about."""
+    """The request to reflect on a batch: failures, a few passes and all other known facts. If it is a deep reflection,
+    `cause` is the cause to look into."""
     failures, passes = shown_trajectories(trajectories)
     shared = shared_text([*(t.input for t in trajectories), *map(task_text, knowledge.others)])
     how = Shown(
@@ -108,7 +109,7 @@ def reflect_request(
 def merge_request(
     prompt: str, skill: Skill, knowledge: OptimizerContext, edits: Sequence[tuple[Edit, int]]
 ) -> list[Message]:
-    """The proposed edits, each with the number of trajectories that support it."""
+    """The request to merge the proposed edits, each with the number of trajectories that support it."""
     most, tokens = knowledge.edit_limits.edits, knowledge.edit_limits.sizes.max_edit_tokens
     limits = f"This step takes at most {most} edits. The text of an edit may have at most {tokens} tokens."
     return _request(
@@ -123,7 +124,7 @@ def merge_request(
 def slow_update_request(
     prompt: str, knowledge: OptimizerContext, before: Skill, after: Skill, pairs: Sequence[Pair]
 ) -> list[Message]:
-    """Both skills' difference, and both outputs for every item that improved or regressed."""
+    """The request for guidance: how two epochs' skills differ, and the compared tasks that they do not both solve."""
     shared = shared_text([pair.after.input for pair in pairs])
     return _request(
         prompt,
@@ -147,8 +148,8 @@ def meta_skill_request(
     epoch: Sequence[Tried],
     pairs: Sequence[Pair] = (),
 ) -> list[Message]:
-    """The epoch's changes of the skill and of the compared tasks' results, its edits with their results, and the notes
-    so far."""
+    """The request for notes: how the epoch changed the skill and the compared tasks' results, its edits with their
+    results, and the old notes."""
     steps = "\n".join(_history(epoch))
     return _request(
         prompt,
@@ -163,7 +164,7 @@ def meta_skill_request(
 
 
 def _epoch_difference(before: Skill, skill: Skill) -> str:
-    """The difference, unless nearly all of the skill is new: then the skill itself says it."""
+    """The difference between two skills, or a sentence that says that nearly all of the skill is new."""
     if before.tokens * FEW_TOKENS < skill.tokens and not skill.is_package:
         return f"The skill of the epoch before had {before.tokens} tokens: nearly all of the current one is new."
     return _difference(before, skill) or "The epoch has not changed the skill."
@@ -175,7 +176,7 @@ def _counts(pairs: Sequence[Pair]) -> str:
 
 
 def _changed(pairs: Sequence[Pair]) -> list[Pair]:
-    """The compared tasks without those that both skills solve, in the order of urgency."""
+    """The compared tasks, without those that both skills solve; the most urgent tasks come first."""
     ordered = sorted(pairs, key=lambda pair: (URGENCY.index(pair.change), pair.after.item_id))
     return [pair for pair in ordered if pair.change != "stable_success"]
 
@@ -191,7 +192,7 @@ def shown_trajectories(trajectories: Sequence[Trajectory]) -> tuple[list[Traject
 
 
 def contrast(passes: Sequence[Trajectory]) -> list[Trajectory]:
-    """A few passes, as many of each task type as possible, in their old order."""
+    """A few passes, spread evenly over the task types, in their old order."""
     seen: Counter[str] = Counter()
     rounds = []
     for position, trajectory in enumerate(passes):
@@ -218,7 +219,7 @@ def _task_info(info: TaskInfo) -> Iterable[str]:
 def _skill(
     skill: Skill, knowledge: OptimizerContext, trajectories: Sequence[Trajectory] = (), *, protect: bool = True
 ) -> Iterable[str]:
-    """The current skill: whether it is empty, what is protected, and the files of a package."""
+    """The parts of a request about the current skill: its text, what is protected, and the files of a package."""
     if not skill.shown.text.strip():
         which = "SKILL.md" if skill.is_package else "The skill"
         of_it = " of it" if skill.is_package else ""
@@ -296,7 +297,7 @@ def _guessable(trajectories: Sequence[Trajectory]) -> bool:
 
 
 def _luck(trajectories: Sequence[Trajectory]) -> str:
-    """A sentence on guessing, if few answers are possible: the score of the answer that is expected most often."""
+    """A sentence on the score of always giving the most frequent answer, if only a few answers are possible."""
     if not _guessable(trajectories):
         return ""
     few = len(choices_of(trajectories))
@@ -306,12 +307,12 @@ def _luck(trajectories: Sequence[Trajectory]) -> str:
 
 
 def _shared_block(shared: SharedText) -> str:
-    """The text that all tasks share, each part once."""
+    """A block with the text that all tasks share, each part once."""
     return block("shared", "\n".join(data_line({f"shared {n}": part}) for n, part in enumerate(shared.parts, 1)))
 
 
 def _kinds(trajectories: Sequence[Trajectory]) -> str:
-    """A sentence on the kinds of failure, unless all are wrong answers."""
+    """A sentence on the kinds of failure; empty if all failures are wrong answers."""
     counts = count_kinds(trajectories)
     if not counts.keys() - {"wrong_answer"}:
         return ""
@@ -319,7 +320,7 @@ def _kinds(trajectories: Sequence[Trajectory]) -> str:
 
 
 def _short_form(form: ShortForm | None) -> str:
-    """What the minimal remedy scored alone: every addition has to beat it."""
+    """The sentences on the minimal remedy's score, which every addition has to beat; empty if none was tried."""
     if form is None:
         return ""
     short, complete = ("rejected" if score is None else f"{score:.2f}" for score in (form.score, form.complete))
@@ -338,7 +339,7 @@ def _share(trajectories: Sequence[Trajectory]) -> str:
 
 
 def _history(steps: Sequence[Tried], shared: SharedText = NOTHING_SHARED) -> list[str]:
-    """A line for each step. The newest rejected steps are shown with their whole edits, which may come back."""
+    """A line for each step. The newest rejected steps show longer edits, because these edits may come back."""
     whole = [tried.step for tried in steps if tried.verdict != "accept"][-MOST_WHOLE:]
     return [_tried_line(tried, shared, LONGEST_REJECTED if tried.step in whole else LONGEST_TRIED) for tried in steps]
 
@@ -375,7 +376,7 @@ def _tried_line(tried: Tried, shared: SharedText, longest: int) -> str:
 def _other_lines(
     knowledge: OptimizerContext, trajectories: Sequence[Trajectory], shown: Sequence[Trajectory], how: Shown
 ) -> str:
-    """Tasks outside the batch, then passes of the batch that are not shown whole; a line each."""
+    """A line for each task of another batch, then for each pass of the batch that the request does not show in full."""
     seen = {trajectory.id for trajectory in shown}
     rest = [t for t in trajectories if t.id not in seen]
     lines = [
@@ -391,7 +392,7 @@ def _other_lines(
 def _other_line(
     kind: str, task: str, answers: Sequence[str], how: Shown, *, output: str | None = None, tried: int = 0
 ) -> str:
-    """`output` is that of a solved task; it is shown if there is no expected answer."""
+    """One task as a line of JSON. `output` is a solved task's output, shown if the task has no expected answer."""
     shown = {"expected": " | ".join(answers[:MOST_ANSWERS])} if answers else {"output": output or ""}
     solved = f"never, tried {tried} times" if tried > 1 else "never, tried once" if tried else ""
     example = "yes" if how.shared.is_example(task, how.skill) else ""
@@ -419,7 +420,7 @@ def _pair_line(pair: Pair, shared: SharedText) -> str:
 
 
 def _difference(before: Skill, after: Skill) -> str:
-    """The whole difference, file by file."""
+    """The difference between two skills, file by file."""
     lines: list[str] = []
     for path in [FILE, *sorted({*before.others, *after.others})]:
         old, new = before.read(path) or "", after.read(path) or ""

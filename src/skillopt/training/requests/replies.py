@@ -1,7 +1,7 @@
-"""Replies: the form of each as a JSON schema whose name is the stage, and how it is read.
+"""Defines the form of each stage's reply as a JSON schema with the stage's name, and reads replies.
 
-Parts that fit are used, the others are dropped and counted, and nothing is guessed. Reasons come before the text they
-lead to.
+Usable parts of a reply are used; all other parts are dropped and counted, and nothing is guessed. In a schema, reasons
+come before the text that they lead to.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def reflect_schema(
     minimal: bool = False,
     findings: bool = False,
 ) -> Schema:
-    """Ids and ops are enums: a small model then cannot cite ids that do not exist. `files` says which files an edit of
-    a package may name; edits of one document name none. A `minimal` remedy and `findings` may be asked for; a reply may
+    """The schema of a reflection. Ids and ops are enums: a small model then cannot cite ids that do not exist. `files`
+    is the schema of the `file` of a package's edits. A `minimal` remedy and `findings` may be asked for; a reply may
     leave them out."""
     cited = _some_of(ids)
     pattern = object_schema({"name": TEXT, "cause": TEXT, "trajectory_ids": cited})
@@ -70,8 +70,8 @@ def reflect_schema(
 
 
 def merge_schema(ids: Sequence[str], most: int, files: Sequence[str] = ()) -> Schema:
-    """Every merged edit names those that it replaces; contradictions are named by their two ids. `files` are those of a
-    package's edits."""
+    """The schema of a merge: each merged edit names the edits that it replaces, and each conflict names two edits by
+    id. `files` are the files of a package's edits."""
     one: dict[str, JsonValue] = {"type": "string", "enum": list(ids)}
     file: dict[str, JsonValue] = {"type": "string", "enum": list(files)}
     edit = _edit({"ids": _some_of(ids), "pattern": TEXT, "rationale": TEXT}, file if files else None)
@@ -82,14 +82,14 @@ def merge_schema(ids: Sequence[str], most: int, files: Sequence[str] = ()) -> Sc
 
 
 def text_schema(stage: str, field: str) -> Schema:
-    """One text, after the reasons for it."""
+    """The schema of a reply with a reason and then one text."""
     return Schema(name=stage, body=object_schema({"reason": TEXT, field: TEXT}))
 
 
 def _edit(
     reasons: dict[str, JsonValue], file: Mapping[str, JsonValue] | None, *, grouped: bool = False
 ) -> dict[str, JsonValue]:
-    """`dropped` and `group` may be left out, by people who answer a letter and by recorded replies."""
+    """The schema of an edit. People who answer a letter, and recorded replies, may leave out `dropped` and `group`."""
     named: dict[str, JsonValue] = {"file": dict(file)} if file else {}
     dropped: dict[str, JsonValue] = {"description": _DROPPED, **_array(object_schema({"text": TEXT, "reason": TEXT}))}
     required = {**reasons, "op": OP, **named, "section": TEXT, "anchor": TEXT, "text": TEXT}
@@ -110,7 +110,7 @@ def object_schema(properties: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 SUPERFLUOUS = {"duplicate", "no_change"}
-"""Kinds of edits that cannot be applied and are not missed."""
+"""The kinds of skipped edits about which the optimizer is not asked again: the skill already says the same."""
 
 
 _FILLER = re.compile(
@@ -118,13 +118,13 @@ _FILLER = re.compile(
     "necessary|needed|new|nil|no|none|not|nothing|null|okay|ok|required|same|skill|tbd|the|there|this|time|todo|"
     "unchanged|updates?|yes"
 )
-"""Words that say nothing to an agent by themselves: `OK.`, `No further changes needed.`"""
+"""Matches words that say nothing to an agent by themselves: `OK.`, `No further changes needed.`"""
 
 
 def reflection(skill: Skill, limits: SizeLimits, patch: Patch, most: int) -> Callable[[Any], Patch]:
-    """Reads a reflection on `skill` into `patch`. Edits that cannot be applied are in it, too: the update skips them
-    and says why. But if an edit could not be applied, the reply is flawed and asked for again: the
-    edits of a step belong together, and a part of them may do harm."""
+    """Return a function that reads a reflection on `skill` into `patch`. If an edit cannot be applied, the optimizer is
+    asked again: the edits of a step belong together, and a part of them may do harm. Edits that still cannot be applied
+    stay in the patch; the update skips them and says why."""
 
     ids = patch.trajectory_ids
 
@@ -152,7 +152,7 @@ def reflection(skill: Skill, limits: SizeLimits, patch: Patch, most: int) -> Cal
 
 
 def _minimal(raw: Any, skill: Skill, limits: SizeLimits, patch: Patch) -> tuple[Edit, ...] | None:
-    """The wordings of a reply's minimal remedy that can be used."""
+    """The usable wordings of a reply's minimal remedy; None if there are none."""
     rows = raw if isinstance(raw, list) else [raw] if isinstance(raw, dict) else []
     edits, _ = read_edits(rows[:WORDINGS], patch.trajectory_ids, patch.source, WORDINGS)
     alone = [whole_section(edit.model_copy(update={"group": ""}), skill) for edit in edits]
@@ -161,7 +161,7 @@ def _minimal(raw: Any, skill: Skill, limits: SizeLimits, patch: Patch) -> tuple[
 
 
 def _without_losses(edits: Sequence[Edit], skill: Skill) -> tuple[tuple[Edit, ...], tuple[Dropped, ...]]:
-    """The edits that lose no line of their anchors unnamed; and the others, with the lines that they would lose."""
+    """The edits that name every line that they drop, and the other edits, each with the lines that it would lose."""
     kept: list[Edit] = []
     losing: list[Dropped] = []
     for edit in edits:
@@ -175,12 +175,12 @@ def _without_losses(edits: Sequence[Edit], skill: Skill) -> tuple[tuple[Edit, ..
 
 
 def _named(edit: Edit) -> str:
-    """An edit as its writer knows it."""
+    """A short description of an edit: its op, and its section or anchor."""
     return f"`{edit.op}` at '{' '.join((edit.section or edit.anchor).split())[:60]}'"
 
 
 def _unfit(skill: Skill, edits: Sequence[Edit], limits: SizeLimits) -> Iterator[str]:
-    """Why edits cannot be applied."""
+    """The reason for each edit that cannot be applied."""
     builder = SkillBuilder(skill, limits)
     for edit in edits:
         skip = builder.add(edit)
@@ -191,7 +191,7 @@ def _unfit(skill: Skill, edits: Sequence[Edit], limits: SizeLimits) -> Iterator[
 def read_edits(
     raw: Sequence[Any], ids: Sequence[str], source: str, most: int
 ) -> tuple[tuple[Edit, ...], tuple[Dropped, ...]]:
-    """At most `most` edits, each with the trajectories of `ids` that it cites; a group counts as one."""
+    """Read at most `most` edits, each with the trajectories of `ids` that it cites; a group counts as one edit."""
     edits: list[Edit] = []
     dropped: list[Dropped] = []
     for row in raw:
@@ -231,15 +231,15 @@ def read_patterns(raw: Sequence[Any], ids: Sequence[str]) -> tuple[Pattern, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class MergedEdit:
-    """One edit of a merge, in place of those that it names."""
+    """One edit of a merge, and the ids of the edits that it replaces."""
 
     ids: tuple[str, ...]
     edit: Edit | str
-    """The merged edit; a text that says why, if it is malformed."""
+    """The merged edit, or a text that says why it is malformed."""
 
 
 def read_merge(value: Any) -> tuple[list[MergedEdit], list[tuple[str, str, str]]]:
-    """The merged edits of a merge, and its conflicts: two ids and the reason."""
+    """Read a merge: its merged edits, and its conflicts (two ids and the reason)."""
     if not isinstance(value, dict) or not isinstance(value.get("edits"), list):
         raise ValueError("it is not an object with edits")
     conflicts = value.get("conflicts")
@@ -259,7 +259,7 @@ def _merged_edit(row: dict[Any, Any]) -> MergedEdit:
 
 
 def text_of(field: str, most: int) -> Callable[[Any], str]:
-    """Reads one text of at most `most` tokens, which may be empty."""
+    """Return a function that reads one text of at most `most` tokens; the text may be empty."""
 
     def read(value: Any) -> str:
         text = value.get(field) if isinstance(value, dict) else None
@@ -275,6 +275,7 @@ def text_of(field: str, most: int) -> Callable[[Any], str]:
 
 
 def says_nothing(text: str) -> bool:
-    """Does a text say nothing: empty, headings alone, or words such as `ok`, `none` and `no changes needed`?"""
+    """True if a text says nothing: it is empty, or has only headings or words such as `ok`, `none`, `no changes
+    needed`."""
     lines = (line for line in text.splitlines() if not re.match(r"\s*#{1,6}(?:\s|$)", line))
     return all(_FILLER.fullmatch(word) for line in lines for word in re.findall(r"\w+", line.casefold()))
