@@ -31,7 +31,7 @@ class SimWorld(Options):
 
 
 class SimEnv(QAEnv):
-    """Question and answer over generated items."""
+    """The tasks of the simulated world: questions with generated answers."""
 
     task = "Each task asks for the secret codes of some topics; the reply is the codes in that order."
 

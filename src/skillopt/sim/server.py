@@ -15,7 +15,8 @@ from skillopt.sim.optimizer import spelled_out_schema
 
 
 class SimServer:
-    """Serves one SimulatedModel. `requests` counts the calls by their content; `most_in_flight` is the most at once."""
+    """Serves one SimulatedModel. `requests` counts calls by their content; `most_in_flight` is the most calls at
+    once."""
 
     def __init__(self, options: SimOptions, api_key: str = "") -> None:
         self._model = SimulatedModel("sim:world", options)
@@ -134,7 +135,7 @@ def _problem(status: int, message: str, *, code: str = "", headers: dict[str, st
 
 
 async def serve(options: SimOptions, port: int, api_key: str = "") -> None:
-    """Serve until cancelled."""
+    """Serve the simulated world until the task is cancelled."""
     server = SimServer(options, api_key)
     runner, real_port = await server.start(port)
     print(f"Simulated endpoint at http://127.0.0.1:{real_port}/v1 (Ctrl-C ends it)", flush=True)

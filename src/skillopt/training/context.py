@@ -73,7 +73,7 @@ class Context:
     seconds: dict[str, float] = field(default_factory=dict)
     """Seconds spent so far, by stage; only for telemetry."""
     executor: Executor = field(default_factory=Executor)
-    """The part that does and scores the tasks."""
+    """The executor, which does and scores the tasks."""
     background: BackgroundTasks = field(default_factory=BackgroundTasks)
     """Work that was started in parallel with the loop."""
     changed: Mapping[str, int] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class Context:
     low_priority: bool = False
     """True if nothing waits for this work yet: its calls use only free slots."""
     expect: Callable[[Skill], None] | None = None
-    """A function that a gate calls with an accepted skill as soon as this is certain, even if items are still
+    """A function that a gate calls with the candidate as soon as its acceptance is certain, even if items are still
     running."""
 
     @property
@@ -104,7 +104,7 @@ class Context:
         self.seconds[stage] = round(self.seconds.get(stage, 0.0) + time.monotonic() - start, 4)
 
     def rng(self, stage: str) -> random.Random:
-        """A random generator for one stage of one step, so that stages do not influence each other."""
+        """A random generator for one stage of one step. So stages do not influence each other's random choices."""
         return random.Random(f"{self.config.train.seed}/{self.epoch}/{self.step}/{stage}")  # noqa: S311
 
     def emit(self, event: Event) -> None:

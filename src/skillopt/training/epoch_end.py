@@ -147,8 +147,8 @@ SOLVED = 0.5
 
 
 def holding(verdict: Verdict, won: Collection[str]) -> Verdict:
-    """The verdict, but a rejection if the guidance lowers the sum of the scores on items that earlier guidance won. If
-    the target is noisy, these are the gate's fresh samples of both skills."""
+    """The gate's verdict on guidance, or a rejection if the guidance lowers the sum of the scores on items that earlier
+    guidance won. If the target is noisy, the scores are fresh samples of both skills."""
     rows = [row for row in verdict.evidence if row.item_id in won and row.before >= SOLVED]
     if not verdict.accepted or sum(row.change for row in rows) >= -EPSILON:
         return verdict

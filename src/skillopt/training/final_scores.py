@@ -97,7 +97,7 @@ class FinalScores:
         return summary.model_copy(update={"item_names": shown})
 
     def gains(self, state: State, run: RunDirectory, metric: str) -> Gains:
-        """The best skill's gain on the tasks that the initial skill did, too, by split; from fresh samples if there are
+        """By split, the best skill's gain over the initial skill on the same tasks, from fresh samples if there are
         any."""
         before = _initial_values(run, metric)
         again = self.measured.get("val_remeasured")
@@ -243,7 +243,7 @@ async def do_nothing(env: Env, split: str, metric: str) -> ScoreWithInterval | N
 
 
 async def _values(env: Env, split: str, metric: str, output: Callable[[Item], str]) -> list[float]:
-    """The scores of given outputs, without items that cannot be scored. Empty if scores are noisy, as a judge's are."""
+    """The items' scores for given outputs, without items that cannot be scored. Empty if scores are noisy."""
     if is_noisy(env):
         return []
     found = []

@@ -65,7 +65,7 @@ async def _beat(ctx: Context) -> None:
 
 
 class ThrottleWatch:
-    """Watches for throttled endpoints, and reports each when it begins to refuse calls and again while this lasts."""
+    """Watches for endpoints that reject calls because there are too many, and reports this again while it lasts."""
 
     def __init__(self, ctx: Context, callers: Mapping[str, Caller]) -> None:
         self._ctx = ctx

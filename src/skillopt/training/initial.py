@@ -97,7 +97,7 @@ def initial_kind(path: str, skill: Skill) -> str:
 
 
 def needs_baseline(skill: Skill) -> bool:
-    """True if the empty skill must be measured, too. An initial skill of one or two lines scores about the same."""
+    """True if the empty skill is worth a measurement; a skill of one or two lines scores about the same as no skill."""
     return len(skill.files) > 1 or sum(bool(line.strip()) for line in skill.shown.text.splitlines()) > 2
 
 

@@ -31,7 +31,8 @@ class Parts:
     analysts: tuple[Analyst, ...]
     gate: Gate
     schedule: Shape | None
-    """The shape of the schedule. None means `auto`, which needs the number of steps and the initial skill to choose."""
+    """The shape of the schedule. None means `auto`, which chooses a shape by the number of steps and the initial
+    skill."""
     scheduler: str
     """The name of the schedule, for people."""
     passed_in: Fingerprints
@@ -39,7 +40,7 @@ class Parts:
     runs."""
 
     def schedule_of(self, config: Config, items: int, skill: Skill) -> Schedule:
-        """The schedule of a run with this number of training items that starts from this skill."""
+        """The schedule of a run that has `items` training items and starts from `skill`."""
         steps = sum(map(len, batch_sizes(items, config.train)))
         return choose_schedule(self.scheduler, self.schedule, config.optimizer, steps, skill.tokens)
 

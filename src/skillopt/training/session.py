@@ -46,7 +46,7 @@ trainings."""
 
 @dataclass(frozen=True, kw_only=True)
 class Session:
-    """An opened run, with what one process needs to train it."""
+    """An opened run: the objects that one process needs to train it."""
 
     ctx: Context
     journal: Journal
@@ -150,7 +150,7 @@ def write_config(run: RunDirectory, config: Config) -> None:
 
 
 def _check(config: Config, env: Env) -> None:
-    """Raise for settings that do not fit each other or the env, before any model is opened."""
+    """Raise an error for settings that do not fit each other or the env, before any model is opened."""
     if is_noisy(env) and config.evaluation.gate == "strict":
         raise UserError(
             f"env '{env.name}': its scores are noisy, and a strict gate mistakes luck for progress; "

@@ -205,7 +205,7 @@ def record_rejections(state: State, credited: Credited, kept: Sequence[Edit], ct
 
 
 def update_scores(state: State, verdict: Verdict) -> None:
-    """Update the current skill's known scores with those that a gate measured again, unless it accepted the
+    """Update the current skill's known scores with those that a gate measured again, unless the gate accepted the
     candidate."""
     if verdict.known_scores and not verdict.accepted:
         state.val = {**state.val, **verdict.known_scores}

@@ -23,7 +23,7 @@ class TaskUse(Record):
     usd: float | None
     """Dollars per task; None if there is no price and the calls report no cost."""
     seconds: float
-    """Seconds of the target's calls per task, without waits."""
+    """Seconds of the target's calls per task, without waiting times."""
 
     @property
     def tokens_per_call(self) -> float:

@@ -1,8 +1,8 @@
-"""The analyst for small optimizers: asks one short question after a worked example, and makes one edit of the reply.
+"""The analyst for small optimizers: asks one short question after a worked example, and turns the reply into one edit.
 
-If there are only a few right answers, it asks which tasks each answer belongs to; else it asks what is missing. In free
-text, a small optimizer speaks only of the answers that it saw last, and a small target does not follow prose. So every
-answer gets one line, in a form that a small target can imitate.
+If there are only a few right answers, it asks which tasks each answer belongs to; else it asks what the instructions
+lack. In free text, a small optimizer speaks only of the answers that it saw last, and a small target does not follow
+prose. So every answer gets one line, in a form that a small target can imitate.
 
 A model of a billion parameters fails at the full reflection: it summarises, cites and copies until the reply is cut
 off. If it sees an answered question first, and is asked for nothing but a cause and a text, it writes rules that help.
@@ -95,7 +95,7 @@ async def _answers(
     optimizer: Caller,
     config: Config,
 ) -> Patch:
-    """Ask which tasks each of a few answers is for, and make one edit of the reply."""
+    """Ask which tasks each answer is for, and turn the reply into one edit."""
     shown = "\n".join(
         _line(task.kind, task.text, task.answer) for answer_tasks in tasks.values() for task in answer_tasks
     )
@@ -116,7 +116,7 @@ async def _answers(
 def brief_messages(
     prompt: str, skill: Skill, trajectories: Sequence[Trajectory], others: Sequence[Item], budget: int
 ) -> list[Message]:
-    """The request: the skill, the tools, the failed tasks, and other tasks with answers that these do not show."""
+    """The request: the skill, the tools, the failed tasks, and tasks of other batches with further answers."""
     shares = fair_shares([count_tokens(t.input) for t in trajectories], budget)
     tasks = "\n".join(
         _task(number, trajectory, share)
@@ -132,8 +132,8 @@ def brief_messages(
 
 
 def _asked(prompt: str, user: str) -> list[Message]:
-    """The messages of a request. The prompt's worked example becomes an earlier turn, because small models follow that
-    better than a description."""
+    """The messages of a request. The prompt's worked example becomes an earlier turn, because small models follow an
+    earlier turn better than a description."""
     system, turns = prompt, list[Message]()
     if parts := _PARTS.match(prompt):
         system = parts[1]
@@ -142,7 +142,7 @@ def _asked(prompt: str, user: str) -> list[Message]:
 
 
 def unseen_answers(trajectories: Sequence[Trajectory], others: Sequence[Item]) -> list[Item]:
-    """Tasks of other batches: one for each answer that no trajectory of this batch has as its right answer."""
+    """One task of another batch for each answer that is not the right answer of a task in this batch."""
     shown = {answer for trajectory in trajectories for answer in trajectory.answers[:1]}
     by_answer: dict[str, Item] = {}
     for item in others:
@@ -166,7 +166,7 @@ def _task(number: int, trajectory: Trajectory, share: int) -> str:
 
 
 def _quoted(text: str) -> str:
-    """The text as a JSON string on one line, so no task can break out of its list."""
+    """The text as a JSON string on one line, so the text of a task cannot look like a new entry of the list."""
     return json.dumps(text, ensure_ascii=False)
 
 
@@ -208,7 +208,7 @@ def echo(text: str, prompt: str) -> str:
 
 ANSWERS_SECTION = "Answers"
 MOST_CHOICES, LONGEST_CHOICE = 12, 40
-"""The most possible answers, and the most characters of each, for which the right answers count as few and short."""
+"""The analyst asks about each answer if there are at most so many answers, each of at most so many characters."""
 EACH = 3
 """The most tasks that a request shows for one answer."""
 LONGEST_TOPIC = 120

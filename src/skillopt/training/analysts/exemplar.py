@@ -29,8 +29,8 @@ LONGEST_EXAMPLE = 120
 ROUNDS = 2
 """The most edits with worked examples that one batch gives."""
 SPARED = 2
-"""If the run has other analysts, every n-th failure may become an example: a task that is copied into the skill tells
-little at the next step."""
+"""If the run has other analysts, every n-th failure may become an example: a task that is copied into the skill teaches
+little in the next step."""
 _CHOICES = re.compile(r"^The possible answers are: (.+)\.(?= (?:Reply|Answer) )", re.MULTILINE)
 _NUMBER = re.compile(r"[-+]?[\d,]*\.?\d+%?")
 _WORD = re.compile(r"[^\W\d_]{3,}")
@@ -171,7 +171,7 @@ def cue_edits(seen: list[Trajectory], choices: list[str], skill: Skill) -> list[
 def example_edits(
     failures: list[Trajectory], rules: dict[str, str], skill: Skill, tried: set[str], most_tokens: int
 ) -> list[Edit]:
-    """Edits with worked examples, one edit a round: the most useful task for every answer that failed."""
+    """Edits with worked examples. Each edit has the most useful task for every answer that failed."""
     left = [t for t in failures if count_tokens(t.input) <= LONGEST_EXAMPLE and _one_line(t.input) not in skill.text]
     need = Counter(trajectory.answers[0] for trajectory in failures)
     covered: set[tuple[str, str]] = set()
@@ -214,7 +214,7 @@ def _gain(candidate: Trajectory, failures: list[Trajectory], covered: set[tuple[
 
 
 def patterns(failures: list[Trajectory]) -> tuple[Pattern, ...]:
-    """The failures by cause: the right answer in the wrong form, or which right answer is missing."""
+    """The failures by cause: `right answer in the wrong form`, or `no` and the right answer."""
     groups: dict[str, list[str]] = {}
     for trajectory in failures:
         if _says(trajectory.output, trajectory.answers):

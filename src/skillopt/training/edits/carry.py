@@ -33,8 +33,8 @@ def carried(credited: Credited, current: Mapping[str, float]) -> tuple[Edit, ...
 
 
 def broke_nothing(verdict: Verdict, current: Mapping[str, float]) -> bool:
-    """True if the candidate was rejected only because it gained nothing: no item fell, and enough solved items were
-    tried."""
+    """True if the candidate was rejected only because it gained nothing: it broke no item, and did enough solved
+    items."""
     if verdict.decision not in {"reject", "indecisive"} or verdict.reason or broken_rows(verdict):
         return False
     tried = sum(current.get(row.item_id, 0.0) >= strict.SOLVED for row in verdict.evidence)

@@ -1,4 +1,4 @@
-"""Review: a person decides between opposite edits, and the next step tries the chosen edit at the gate like any other.
+"""Review: a person decides between opposite edits. The next step tries the chosen edit at the gate like any other edit.
 
 The trainer writes only `review/conflicts.jsonl`, and `skillopt review` writes only `review/decisions.jsonl`. The run's
 state and the step's record say which step used a decision. A step that is done again after a crash finds the same
@@ -90,13 +90,13 @@ def chosen_edits(conflict: FiledConflict, decision: Decision, step: int) -> list
 
 
 def losing_side(conflict: FiledConflict, decision: Decision) -> list[Edit]:
-    """The edits that lose by a decision, and must not be proposed again."""
+    """The edits of a conflict that a decision rejects; they must not be proposed again."""
     kept = {"a": {"a"}, "b": {"b"}, "both": {"a", "b"}}.get(decision.choice, set())
     return [edit for side, edit in conflict.sides.items() if side not in kept]
 
 
 def checked_decision(run: RunDirectory, conflict_id: str, choice: str, text: str = "") -> Decision:
-    """Check a decision, and return it for writing. If a step has used a conflict's decision, it cannot be changed."""
+    """Check a decision and return it; the caller writes it. A decision that a step has used cannot be changed."""
     ids = [c.id for c in Run(run).conflicts]
     if conflict_id not in ids:
         listed = ", ".join(ids) or "none"

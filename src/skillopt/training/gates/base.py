@@ -14,7 +14,7 @@ from skillopt.tasks.base import Trajectory
 from skillopt.training.context import Context
 
 EPSILON = 1e-9
-"""The largest difference of two sums of scores that counts as rounding, not as an improvement."""
+"""The largest difference of two sums of scores that counts as a rounding error, not as an improvement."""
 
 
 class Verdict(GateResult):

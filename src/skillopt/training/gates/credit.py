@@ -59,7 +59,7 @@ async def credit(
     """Send a rejected candidate through the gate again without the edits that broke items, as long as some edit is to
     blame, at most `evaluation.credit_gates` times.
 
-    The step continues with the first smaller candidate that is accepted; if none is, everything stays rejected.
+    The step continues with the first smaller candidate that is accepted; if none is, all edits stay rejected.
     """
     part, tried = candidate, verdict
     scores = {} if verdict.accepted else dict(verdict.known_scores)

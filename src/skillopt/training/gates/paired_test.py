@@ -19,7 +19,7 @@ Outcome = Literal["accept", "reject", "indecisive"]
 T = TypeVar("T")
 
 _EARLY = 0.12
-"""The part of alpha for all rounds before the last one: clear cases end early, and close cases keep the rest."""
+"""The share of alpha for all rounds before the last. Clear cases end early, and most of alpha is left."""
 _HOPELESS = 0.5
 """The p-value above which a candidate is given up, from the second round on."""
 _SETTLED = 2
@@ -82,8 +82,7 @@ class PairedTest:
         return "indecisive" if self.gain > 0 else "reject"
 
     def _keep(self) -> Samples[Outcome]:
-        """Decide by the rule `keep`: reject guidance if fresh samples show a loss; accept it if the score has not
-        fallen."""
+        """Decide by the rule `keep`: reject if fresh samples show a loss, accept if the score did not fall."""
         while self.samples and self.repeats < self.max_repeats:
             self.repeats += 1
             yield from self._sample_rounds()
@@ -100,7 +99,7 @@ class PairedTest:
         return total if abs(total) > 1e-9 else 0.0
 
     def _level(self) -> float:
-        """The p-value that is low enough to accept in this round; over all rounds these values add up to alpha."""
+        """The largest p-value with which this round accepts; over all rounds these values add up to alpha."""
         if self.repeats < self.max_repeats:
             return self.alpha * _EARLY / (self.max_repeats - 1)
         return self.alpha * (1 - _EARLY if self.max_repeats > 1 else 1)
@@ -137,7 +136,7 @@ class PairedTest:
         return len(before) >= _SETTLED and len({*before, *after}) == 1
 
     def _confirm(self) -> Samples[None]:
-        """Repeat items without fresh samples with the candidate: the screen may have missed a loss by luck."""
+        """Let the candidate repeat items that have no fresh samples: the screen may have missed a loss by luck."""
         others = [
             Ask(item, "candidate", "confirm")
             for item in self.order

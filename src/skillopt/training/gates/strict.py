@@ -29,7 +29,7 @@ SOLVED = 0.5
 HARM = 0.2
 """How far the score of an item must fall to count as harm."""
 PROOF = 6
-"""How many items that the current skill solves a candidate without a gain must do before it is rejected. These items
+"""A candidate without a gain must do so many items that the current skill solves before it is rejected. These items
 show whether the candidate does harm."""
 
 
@@ -93,7 +93,7 @@ class EarlyStop:
         self.refused: dict[str, str] = {}
 
     def add(self, result: Trajectory | RolloutError, metric: str) -> list[RolloutError]:
-        """Record a result. Returns a list: with the error if the item has to be tried again, else empty."""
+        """Record a result. Returns the error in a list if the item must be tried again, else an empty list."""
         if isinstance(result, Trajectory):
             self.results[result.item_id] = result
             self.scores[result.item_id] = result.score.value(metric)
@@ -117,8 +117,8 @@ class EarlyStop:
         return math.fsum(values) + len(self.counted(shown)) - len(values)
 
     def slack(self, shown: Sequence[str]) -> float:
-        """How much of its best possible sum the candidate can lose and still win. At 0 or less it cannot win any
-        more."""
+        """How much of its best possible sum of scores the candidate can lose and still win; at 0 or less it cannot
+        win."""
         margin = self.best_case(shown) - math.fsum(self.current[i] for i in self.counted(shown))
         return margin - EPSILON if self.rule == "strict" else margin + EPSILON
 

@@ -37,7 +37,7 @@ def with_advice(stage: str, parts: Sequence[str], folder: str = "") -> str:
 
 
 def check_folder(folder: str) -> None:
-    """Raise for a folder without prompts, or with a file that is not named after a prompt."""
+    """Raise an error for a folder without prompts, or with a file that is not named after a prompt."""
     if not folder:
         return
     known = ", ".join(f"{name}.md" for name in NAMES)

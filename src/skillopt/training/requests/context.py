@@ -78,7 +78,7 @@ class OptimizerContext:
     initial: float | None = None
     """The initial skill's validation score; None while it is being measured."""
     validation_tasks: int = 0
-    """The number of tasks behind `validation`; 0 while the initial skill is still being measured."""
+    """The number of tasks that `validation` is the mean of; 0 while the initial skill is still being measured."""
     tried: Sequence[Tried] = ()
     """Earlier steps, with their edits and results."""
     rejected: Sequence[Rejected] = ()
@@ -89,9 +89,9 @@ class OptimizerContext:
     short_form: ShortForm | None = None
     """The newest minimal remedy that was tried, with its scores."""
     others: Sequence[Item] = ()
-    """Training tasks of other batches, shown for their expected answers, which cost no rollout."""
+    """Training tasks of other batches. Requests show their expected answers, which cost no rollout."""
     earlier: Mapping[str, Sequence[Earlier]] = field(default_factory=dict)
-    """By task of this batch, its newest solved and its newest failed outcome in earlier steps."""
+    """For each task of this batch, its newest solved and its newest failed outcome in earlier steps."""
     findings: Sequence[TaskFinding] = ()
     """The optimizer's findings so far."""
     never_solved: Mapping[str, int] = field(default_factory=dict)
