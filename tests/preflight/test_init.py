@@ -289,7 +289,7 @@ def test_every_kind_of_bad_row_is_named_in_one_pass_and_may_be_left_out(tmp_path
     assert "add --skip-bad to leave them out" in done.stderr
     done = skillopt("init", "own", "--from", "a.jsonl", "--skip-bad", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "5 rows are left out, which cannot be tasks:" in done.stdout
+    assert "5 rows are left out (not usable as tasks):" in done.stdout
     for place in BAD:
         assert place in done.stdout
     assert len((tmp_path / "own" / "tasks.jsonl").read_text().splitlines()) == 12
@@ -440,7 +440,7 @@ def test_a_large_array_is_told_to_become_lines_and_a_folder_where_it_belongs(tmp
         stream.truncate(65 << 20)
     with pytest.raises(UserError, match=r"is 65 MB in one JSON array.*save it as JSON lines"):
         open_env(Config.parse({"env": {"data": str(file)}}))
-    with pytest.raises(UserError, match=r"is a folder; one with train/, val/ and test/ belongs in env\.split_dir"):
+    with pytest.raises(UserError, match=r"is a folder; set env\.split_dir to a folder with train/, val/ and test/"):
         open_env(Config.parse({"env": {"data": str(tmp_path)}}))
     with pytest.raises(UserError, match=r"is not a folder \(one file belongs in env\.data\)"):
         open_env(Config.parse({"env": {"split_dir": str(file)}}))

@@ -110,7 +110,7 @@ def test_a_skill_with_the_name_of_another_answer_is_refused(work: Path, name: st
     (work / "skills" / name / "SKILL.md").write_text(text.replace("name: refunds", f"name: {name}"))
     done = routed(work)
     assert done.returncode == 2
-    assert f"'{name}' is an answer of its own; rename the package" in done.stderr
+    assert f"'{name}' is an answer and cannot be a name; rename the package" in done.stderr
 
 
 def test_a_library_alone_is_measured_and_not_trained(work: Path) -> None:

@@ -1,4 +1,4 @@
-"""The tasks: items, how they are done, how they are scored."""
+"""Tasks: their items, and the code that does and scores them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from skillopt.tasks.base import Env, as_env
 from skillopt.tasks.load import is_reference, load_object
 
 BUILT_IN = {"qa": "skillopt.tasks.qa:QAEnv", "trigger": "skillopt.tasks.trigger:TriggerEnv"}
-"""The built-in envs by name, imported on demand. All others are registered in the entry-point group `skillopt.envs`,
-also those that come with SkillOpt. Each is called with the config's `env` section."""
+"""The built-in envs by name, each imported when it is used. Every other env, also one that comes with SkillOpt, is
+registered in the entry-point group `skillopt.envs`. An env's class is called with the config's `env` section."""
 
 
 def is_shipped(name: str) -> bool:
@@ -24,7 +24,7 @@ def is_shipped(name: str) -> bool:
 
 @contextmanager
 def using_env(config: Config) -> Iterator[Env]:
-    """The config's env, open inside the block."""
+    """Open the env that the config names, and close it at the end of the block."""
     env = open_env(config)
     try:
         yield env
@@ -33,8 +33,8 @@ def using_env(config: Config) -> Iterator[Env]:
 
 
 def open_env(config: Config) -> Env:
-    """The env that the config names (built in, a plug-in, or `module:Class`), its data loaded. Whoever opens it closes
-    it: it may have processes."""
+    """Open the env that the config names (built in, a plug-in, or `module:Class`) and load its data. The caller must
+    close the env, because it may have started processes."""
     name, scoring = config.env.name, config.env.scoring
     if scoring.startswith(PASSED_IN):
         function = scoring.removeprefix(PASSED_IN)

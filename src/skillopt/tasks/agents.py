@@ -1,4 +1,4 @@
-"""How a task is done: by the target model, with one question and one reply, or by a function of the user."""
+"""Agents that do a task: the target model with one question and one reply, or a function of the user."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from skillopt.tasks.tools import start
 from skillopt.tasks.workspace import WorkedEpisode, Workspaces
 
 Function = Callable[..., Any]
-"""A function that gets the item (without answers), the skill and the model. It returns text, (text, messages) or an
-Episode. May be async."""
+"""An agent function. It gets the item (without answers), the skill and the model, and returns text, (text, messages)
+or an Episode. It may be async."""
 
 
 def open_agent(config: EnvConfig, workspaces: Workspaces, mode: Mode, root: Path) -> Agent:
-    """The agent that the config names. `root` is the folder of the tasks, below which images are found."""
+    """Make the agent that the config names. `root` is the folder of the tasks; images are files below it."""
     if config.agent and config.command:
         raise UserError("env.agent and env.command exclude each other; remove one")
     if config.agent == "shell":
@@ -58,9 +58,9 @@ def task_text(item: Item) -> str:
 
 
 class OneReply:
-    """The skill is the system prompt; images, context and question are the user's message; the reply is scored.
+    """Asks the target once: the skill is the system prompt; images, context and question are the user's message.
 
-    Before it replies, the target may list, read and run the further files of a package.
+    If the skill is a package, the target may list, read and run its further files before it replies.
     """
 
     fingerprint = ""
@@ -82,7 +82,8 @@ class OneReply:
         return episode.model_copy(update={"messages": without_images(episode.messages, item)}) if images else episode
 
     async def _with_package(self, item: Item, skill: Skill, messages: list[Message], chat: Chat) -> Episode:
-        """One reply of the target, which may look into the package first; in the journal as a whole."""
+        """The episode of a target that may look into the package before it replies. The journal stores it as a
+        whole."""
         from skillopt.tasks.package_tools import package_chat, with_files
 
         async def work() -> WorkedEpisode:
@@ -94,18 +95,18 @@ class OneReply:
 
 
 class AgentOptions(Options):
-    """`env.agent_options` of a function."""
+    """Options of an agent that is a function (`env.agent_options`)."""
 
     timeout: float = Field(default=300, gt=0)
     on_timeout: Literal["wrong", "error"] = "wrong"
 
 
 class OwnAgent:
-    """An agent that is a function (or `file.py:fn`) of item, skill and model; it returns its answer and may be async.
+    """An agent that is a function of item, skill and model, passed in or named as `file.py:fn`. The function returns
+    its answer and may be async.
 
-    Parameters named `workspace` and `skill_dir` get the folder of the task and the folder of the skill's package. Its
-    rollouts are journalled whole: a rollout in the journal is not done again, whether or not the agent's calls went
-    through `model`.
+    Parameters named `workspace` and `skill_dir` get the folder of the task and the folder of the skill's package. A
+    rollout in the journal is not done again, whether or not the agent's calls went through `model`.
     """
 
     turns = 1
@@ -179,7 +180,7 @@ def _episode_of(result: Any, talk: Sequence[Message]) -> WorkedEpisode:
 
 
 def _wanted_folders(function: Any) -> tuple[str, ...]:
-    """Which of the parameters `workspace` and `skill_dir` a function has."""
+    """The parameters of a function that are named `workspace` or `skill_dir`."""
     try:
         names = inspect.signature(function).parameters
     except (TypeError, ValueError):
@@ -188,7 +189,7 @@ def _wanted_folders(function: Any) -> tuple[str, ...]:
 
 
 class Recorder:
-    """The target for an agent. It records the agent's last conversation."""
+    """Sends an agent's calls to the target and records the agent's last conversation."""
 
     def __init__(self, chat: Chat) -> None:
         self._chat = chat
@@ -204,7 +205,8 @@ class Recorder:
 
 
 def timed_out(messages: Sequence[Message], seconds: float) -> WorkedEpisode:
-    """The time limit is part of the task: an answer that is too late does not solve it."""
+    """The episode of a rollout that reached its time limit. It scores 0, because an answer that is too late does not
+    solve the task."""
     score = Score(hard=0, soft=0, feedback=f"the agent gave no answer within {seconds:g} s")
     return WorkedEpisode(output="", messages=list(messages), score=score)
 
@@ -212,8 +214,8 @@ def timed_out(messages: Sequence[Message], seconds: float) -> WorkedEpisode:
 async def journalled(
     chat: Chat, identity: Sequence[Any], work: Callable[[], Awaitable[WorkedEpisode]]
 ) -> WorkedEpisode:
-    """The episode of a rollout whose model calls we cannot see: done once for this identity, then from the journal.
-    Its usage is counted there."""
+    """The episode of a rollout whose model calls SkillOpt cannot see. It is done once for this identity, then read
+    from the journal. `opaque_rollout` counts its usage."""
 
     async def plain() -> Any:
         episode = json.loads(json.dumps((await work()).model_dump(exclude_defaults=True), default=str))

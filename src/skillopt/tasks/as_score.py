@@ -1,6 +1,6 @@
-"""The arguments and results of a user's scorer, the same in every process.
+"""Checks the parameters of a user's scorer and converts its results, in the same way in every process.
 
-Only the standard library, so a worker process starts quickly.
+Imports only the standard library, so a worker process starts quickly.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class ScoreFields(TypedDict):
 
 
 def as_score(value: Any, pass_at: float = 1.0) -> ScoreFields:
-    """`hard`, `soft` and `feedback` from the result of a scorer, a judge or a check. A task is solved from `pass_at`
-    on.
+    """Convert the result of a scorer, a judge or a check to `hard`, `soft` and `feedback`. A score of at least
+    `pass_at` solves the task.
 
-    Numbers of other libraries count as numbers. Anything else raises ValueError.
+    Number types of other libraries are accepted. Any other result raises ValueError.
     """
     result, feedback = value if isinstance(value, tuple | list) and len(value) == 2 else (value, "")
     if hasattr(result, "hard") and hasattr(result, "soft"):
@@ -41,7 +41,7 @@ def as_score(value: Any, pass_at: float = 1.0) -> ScoreFields:
 
 
 def _number(fields: Mapping[str, Any], names: tuple[str, ...], value: Any) -> float:
-    """The value of the first of these fields that exists."""
+    """The number in the first of the fields `names` that exists; raises ValueError if it is not from 0 to 1."""
     first: Any = next((fields[name] for name in names if name in fields), None)
     try:
         number = float(first) if hasattr(first, "__float__") else math.nan  # texts and None have no __float__
@@ -53,12 +53,12 @@ def _number(fields: Mapping[str, Any], names: tuple[str, ...], value: Any) -> fl
 
 
 def described(scorer: Callable[..., Any]) -> str:
-    """A scorer's docstring, for the optimizer."""
+    """A scorer's docstring, which describes it to the optimizer."""
     return (inspect.getdoc(scorer) or "").strip()[:LONGEST_DESCRIPTION] or NOT_DESCRIBED
 
 
 def takes_workspace(scorer: Callable[..., Any]) -> bool:
-    """Has the scorer a parameter named `workspace`? Raises TypeError for one that cannot be called with an item and an
+    """Has the scorer a parameter named `workspace`? Raises TypeError if it cannot be called with an item and an
     output."""
     try:
         signature = inspect.signature(scorer)

@@ -1,4 +1,4 @@
-"""The interface of a set of tasks: items in three disjoint splits, a function that does one, one that scores it."""
+"""The interface of a set of tasks: items in three disjoint splits, and functions that do and score an item."""
 
 from __future__ import annotations
 
@@ -29,40 +29,42 @@ if TYPE_CHECKING:
 
 SPLITS = ("train", "val", "test")
 _MOST_ANSWERS = 20
-"""The most answers of a small closed set."""
+"""The most different answers that count as a small closed set."""
 
 
 Json = JsonObject
-"""A JSON object on its way to or from the journal."""
+"""A JSON object that is written to the journal or read from it."""
 
 
 class Chat(Protocol):
-    """The target model, bound to one rollout: journalled, limited, retried and counted."""
+    """The target model for one rollout. Its calls are journalled, limited, retried and counted."""
 
     async def __call__(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> ChatReply:
-        """The reply. `tools` are function definitions of the OpenAI chat protocol; see tasks/tools.py for the loop.
+        """Send the messages and return the reply. `tools` are function definitions of the OpenAI chat protocol;
+        tasks/tools.py runs them.
 
-        Content may be text or parts of that protocol (`{"type": "image_url", …}`).
+        The content of a message is text or a list of the protocol's parts (`{"type": "image_url", …}`).
         """
         ...
 
     async def opaque_rollout(self, identity: Sequence[Any], work: Callable[[], Awaitable[Json]]) -> Json:
-        """A rollout whose model calls SkillOpt cannot see. It is done once for this identity and sample; then it is
-        read from the journal.
+        """Do a rollout whose model calls SkillOpt cannot see. It is done once for each identity and sample; after that,
+        its result is read from the journal.
 
-        `work` returns JSON. It raises TransientError if another try may help. The JSON may have `usage`, `{prompt,
-        completion, cached, usd}`, which counts against the budget. Leave out the calls that went through this chat.
+        `work` does the rollout and returns JSON, or raises TransientError if another try may help. The JSON may have
+        `usage`, `{prompt, completion, cached, usd}`, which counts against the budget. Leave out the calls that went
+        through this chat.
         """
         ...
 
 
 Judge = Callable[[list[Message], Schema, Callable[[Any], Any]], Awaitable[CheckedReply[Any]]]
-"""Asks the judge (`models.judge_model`, else the optimizer model) in one rollout: takes messages, the schema of the
-reply and a check of it; returns the checked value."""
+"""A function that asks the judge (`models.judge_model`, else the optimizer model). It takes messages, the schema of
+the reply and a function that checks the reply; it returns the checked reply."""
 
 
 class ScorerError(SkillOptError):
-    """The scorer failed (hung, crashed, raised). This does not count as a wrong answer: the item is set aside."""
+    """The scorer hung, crashed or raised an error. This does not count as a wrong answer: the item is set aside."""
 
 
 HIDDEN = ("answer", "answers", "expected", "check", "check_files", "rubric")
@@ -70,7 +72,7 @@ HIDDEN = ("answer", "answers", "expected", "check", "check_files", "rubric")
 
 
 class TaskFields(BaseModel):
-    """The fields of an item that both agents and scorers see. `item["field"]` is `item.field`."""
+    """The fields of an item that both agents and scorers see. `item["field"]` is the same as `item.field`."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -84,7 +86,7 @@ class TaskFields(BaseModel):
         fields = {**vars(self), **(self.model_extra or {})}
         if name in fields:
             return fields[name]
-        if name in HIDDEN and hasattr(self, name):  # `answer`; for an agent, the error that says why
+        if name in HIDDEN and hasattr(self, name):  # `answer`; an agent's item raises an error
             return getattr(self, name)
         raise KeyError(f"the item '{self.id}' has no field '{name}'; it has: {', '.join(fields)}")
 
@@ -96,7 +98,7 @@ class TaskFields(BaseModel):
 
 
 class Item(TaskFields):
-    """One task. `item["field"]` is `item.field`; `item.answer` is the first answer."""
+    """One task. `item["field"]` is the same as `item.field`; `item.answer` is the first answer."""
 
     answers: tuple[str, ...] = ()
 
@@ -106,7 +108,7 @@ class Item(TaskFields):
         return self.answers[0] if self.answers else ""
 
     def content(self) -> str:
-        """The task's content, to find the same task under two ids."""
+        """The question, the context and the images as one text, which shows the same task under two ids."""
         text = " ".join(f"{self.question}\n{self.context}".casefold().split())
         return "\n".join([text, *image_names(self)])
 
@@ -116,14 +118,14 @@ class Item(TaskFields):
 
 
 def image_names(item: TaskFields) -> tuple[str, ...]:
-    """The images of an item, from its fields `image` and `images`."""
+    """The names of an item's images, from its fields `image` and `images`."""
     fields = item.model_extra or {}
     values = [fields.get("image"), *(several if isinstance(several := fields.get("images"), list) else [several])]
     return tuple(value for value in values if isinstance(value, str) and value.strip())
 
 
 class AgentItem(TaskFields):
-    """An item as an agent sees it: reading a field of `HIDDEN` ends the run with an error that says why."""
+    """An item as an agent sees it, without the fields of `HIDDEN`. Reading such a field ends the run with an error."""
 
     def __getattr__(self, name: str) -> Any:
         if name in HIDDEN:
@@ -136,7 +138,7 @@ class AgentItem(TaskFields):
 
 
 def score_of(value: Any, pass_at: float = 1.0) -> Score:
-    """Convert the result of a scorer, a judge or a check to a Score (tasks/as_score.py). Other values: ValueError."""
+    """Convert the result of a scorer, judge or check to a Score (tasks/as_score.py); raises ValueError if it cannot."""
     return Score(**as_score(value, pass_at))
 
 
@@ -146,15 +148,15 @@ class Episode(BaseModel):
     messages: list[StoredMessage] = []
     output: str
     score: Score | None = None
-    """Set if the environment itself gives the result (such as a game that was won); `Env.score` is not called then."""
+    """The score if the env itself knows it, as a game does; `Env.score` is not called then."""
     usage: Usage | None = None
     """Tokens, and dollars if known, of model calls that did not go through `chat`. They count against the budget."""
     changes: tuple[FileChange, ...] = ()
-    """Changes of the files in its workspace."""
+    """Changes to the files of the task's workspace."""
     opened: tuple[str, ...] = ()
-    """Files of the skill's package that it opened or ran."""
+    """Files of the skill's package that the agent opened or ran."""
     ran: tuple[str, ...] = ()
-    """Scripts of the skill's package that it ran."""
+    """Scripts of the skill's package that the agent ran."""
 
 
 class Agent(Protocol):
@@ -162,39 +164,39 @@ class Agent(Protocol):
 
     fingerprint: str
     turns: int
-    """The most model calls of one task."""
+    """The most model calls that one task may take."""
 
     async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode: ...
 
 
 class Scorer:
-    """Scores an output. If `needs_workspace`, it scores the files of the rollout instead (`score_files`); that may be
-    known only after `check`."""
+    """Scores an output or, if `needs_workspace` is true, the files that the rollout left (`score_files`). Some
+    scorers set `needs_workspace` only in `check`."""
 
     needs_answers = noisy = needs_workspace = False
     fingerprint = description = ""
-    """The description says how it decides, in a sentence, for the optimizer."""
+    """`description` says in a sentence how the scorer decides, for the optimizer."""
 
     def __call__(self, item: Item, output: str) -> Score | Awaitable[Score]:
-        raise ScorerError("this scorer is asked in a rollout only")
+        raise ScorerError("this scorer works only in a rollout")
 
     async def score_files(self, item: Item, output: str, workspace: Path) -> Score:
-        """The score of what a rollout left: of its output alone, unless this scorer looks at files."""
+        """Score the files that a rollout left. A scorer that does not look at files scores the output alone."""
         value = self(item, output)
         return value if isinstance(value, Score) else await value
 
     judge: Callable[[Item, str, Judge], Awaitable[Score]] | None = None
-    """Called instead of `__call__` if a model scores."""
+    """The function that scores instead of `__call__` if a model scores; else None."""
 
     def is_judged(self, item: Item) -> bool:
-        """Is this item scored by a model? In one set some items may be, and others be scored by their files."""
+        """Is this item scored by a model? One task set may have both items with a judge and items without."""
         return False
 
     def check(self, splits: Mapping[str, Sequence[Item]]) -> None:
-        """Refuse items that can never be scored."""
+        """Raise UserError if an item can never be scored."""
 
     def close(self) -> None:
-        """End what was started."""
+        """End the processes that the scorer started."""
 
 
 class Env(ABC):
@@ -205,49 +207,49 @@ class Env(ABC):
 
     name: str = ""
     task: str = ""
-    """The tasks in a sentence or two, for the optimizer."""
+    """A description of the tasks in a sentence or two, for the optimizer."""
     scoring: str = ""
     """How a reply is scored, in a sentence or two, for the optimizer."""
     patterns: Mapping[str, str] = {}
-    """The env's names for causes of failure, each with its meaning, for the optimizer."""
+    """Names for causes of failure, each with its meaning, for the optimizer."""
     warnings: Sequence[str] = ()
     """Suspicious facts about the data, for `skillopt doctor`."""
     turns: int = 1
     """The most model calls that one task may take, for `skillopt plan`."""
     noisy: bool = False
-    """The same output may get another score; the strict gate is refused then."""
+    """True if the same output may get another score. The strict gate refuses such an env."""
     problem: str = ""
-    """If the env is set up wrongly: the reason. A run does not start then."""
+    """Why the env cannot be used, which keeps a run from starting; empty if it can."""
     fingerprint: str = ""
-    """Everything besides items and config that changes results, such as the text of a scorer's file."""
+    """A text that identifies everything besides items and config that changes results, such as a scorer's file."""
     workspaces: Workspaces | None = None
-    """The files that tasks start from, if they have any."""
+    """The files that tasks start from; None if the tasks have no files."""
     scores_files: bool = False
-    """`run` also scores the files that a rollout left; `score` alone would score an untouched workspace."""
+    """True if `run` also scores the files that a rollout left. `score` alone would score an untouched workspace."""
     judge: Callable[[Item, str, Judge], Awaitable[Score]] | None = None
-    """`async judge(item, output, ask)` instead of `score`: `ask` asks the judge model; its replies are in the
-    journal. Such an env is noisy."""
+    """An async function `judge(item, output, ask)` that scores instead of `score`. `ask` sends a request to the
+    judge model; the journal has the replies. Such an env is noisy."""
 
     @abstractmethod
     def items(self, split: str) -> Sequence[Item]:
-        """The items of train, val or test. The sequence may read them from disk one by one: the loop holds a batch at
-        a time."""
+        """The items of train, val or test. The sequence may read them from disk one by one; training needs a batch at a
+        time."""
 
     @abstractmethod
     async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode:
-        """One rollout; every model call goes through `chat`."""
+        """Do one task with the skill. Every model call must go through `chat`."""
 
     def score(self, item: Item, output: str) -> Score | Awaitable[Score]:
-        """The score of an output. It must depend on the item and the output only, and it must accept any text. It may
-        be async. It may raise ScorerError; then the item is set aside."""
+        """Score an output. The score must depend on the item and the output only, and any text must be accepted. The
+        function may be async. If it raises ScorerError, the item is set aside."""
         raise ScorerError(f"env '{self.name}' has no scorer: define score, or judge")
 
     def baseline(self, item: Item) -> str:
         """The output of a target that does nothing."""
         return ""
 
-    def close(self) -> None:  # noqa: B027 - most have nothing to end
-        """End processes that the env started; the code that opened the env calls it."""
+    def close(self) -> None:  # noqa: B027 - most envs start nothing
+        """End the processes that the env started. The code that opened the env calls this function."""
 
     def use(self, agent: Agent | None, scorer: Scorer | None) -> None:
         """Replace `run`, or `score` and `judge`, by functions that a program passes in."""
@@ -257,7 +259,7 @@ class Env(ABC):
             self.fingerprint = f"{self.fingerprint}{agent.fingerprint}"
         if scorer is not None:
             if scorer.needs_workspace and self.workspaces is None:
-                raise UserError(f"scorer: has a parameter workspace, and the tasks of env '{self.name}' have no files")
+                raise UserError(f"scorer: has a parameter workspace, but the tasks of env '{self.name}' have no files")
             self.score = scorer.__call__  # type: ignore[method-assign]
             self.judge = None
             self.noisy, self.scoring = scorer.noisy, scorer.description
@@ -269,7 +271,7 @@ ENV_MEMBERS = frozenset(name for name in dir(Env) if not name.startswith("_")) -
 
 
 def as_env(env: object) -> Env:
-    """The env itself; raises UserError for any other object."""
+    """Return the object if it is an Env; else raise UserError."""
     if not isinstance(env, Env):
         raise UserError(
             f"env: {type(env).__name__} is not an Env; let its class inherit from skillopt.Env (docs/your_env.md)"
@@ -293,7 +295,7 @@ def unknown_members(env: Env) -> dict[str, str]:
 
 
 async def score_output(env: Env, item: Item, output: str, judge: Judge | None = None) -> Score:
-    """The env's score of an output: from `judge` or `score`, async or not, as any type that `score_of` accepts."""
+    """Score an output with the env's `judge` or `score`, async or not. `score_of` converts the result."""
     judged = env.judge is not None and judge is not None
     value: Any = env.judge(item, output, judge) if env.judge and judge else env.score(item, output)
     value = await value if inspect.isawaitable(value) else value
@@ -309,13 +311,13 @@ def is_judged(env: Env) -> bool:
 
 
 def is_noisy(env: Env) -> bool:
-    """May the same output get another score? It may if a model scores it, whether or not the env says so."""
+    """May the same output get another score? True if the env says so or a model scores."""
     return env.noisy or is_judged(env)
 
 
 def check_splits(env: Env) -> None:
-    """Refuse an env with a `problem`, empty splits, items that are in two splits (by id or by content), and items that
-    contain a secret."""
+    """Raise UserError if the env has a `problem`, a split is empty, an item is in two splits (by id or by content),
+    or an item contains a secret."""
     if env.problem:
         raise UserError(f"env '{env.name}': {env.problem}")
     secret_values = secrets()
@@ -334,10 +336,10 @@ def check_splits(env: Env) -> None:
             where = f"env '{env.name}': item '{item.id}'"
             try:
                 text = item.model_dump_json()
-            except ValueError as error:  # the JSON library has a limit
+            except ValueError as error:  # the JSON library limits the depth
                 raise UserError(f"{where}: cannot be stored, it may be nested too deeply ({error})") from None
             refuse_secrets(text, where, secret_values)
-            content = hashlib.sha256(item.content().encode("utf-8", "replace")).digest()  # in place of a long text
+            content = hashlib.sha256(item.content().encode("utf-8", "replace")).digest()  # shorter than a long text
             same = seen_content.get(content)
             if same and same[0] != split:
                 raise UserError(
@@ -349,7 +351,7 @@ def check_splits(env: Env) -> None:
 
 
 def data_hash(env: Env) -> str:
-    """Fingerprint of all items and of the env's `fingerprint`; a run does not continue with other data."""
+    """A hash of all items and of the env's `fingerprint`. A run cannot be resumed if it has changed."""
     digest = hashlib.sha256()
     for split in SPLITS:
         for item in env.items(split):

@@ -13,7 +13,8 @@ from skillopt.tasks.scorers import open_scorer
 
 
 class TaskScorer(Scorer):
-    """The scorers that the tasks name, each with `env.scoring_options` of its name."""
+    """Scores each task with the scorer that the task names. `env.scoring_options` has options for each scorer, by
+    name."""
 
     def __init__(self, config: EnvConfig, root: Path) -> None:
         self._config, self._root = config, root
@@ -47,7 +48,7 @@ class TaskScorer(Scorer):
         options = self._config.scoring_options.get(name, {})
         scorer = open_scorer(self._config.model_copy(update={"scoring": name, "scoring_options": options}), self._root)
         if scorer.needs_answers and (bare := next((item for item in items if not item.answers), None)):
-            raise UserError(f"item '{bare.id}': answers: is missing; its scoring, {name}, needs one")
+            raise UserError(f"item '{bare.id}': answers: is missing; its scorer, {name}, needs one")
         scorer.check(splits)
         return scorer
 

@@ -1,7 +1,7 @@
-"""Compare two workbooks by SpreadsheetBench's rules. A separate program: it runs inside the sandbox.
+"""Compare two workbooks by SpreadsheetBench's rules. This separate program runs inside the sandbox.
 
-Numbers, and texts that are numbers, are rounded to two places; a date is its day's number; a time has no seconds; an
-empty text is an empty cell; what differs in type after that differs. Only the cells of the answer's position count.
+Numbers, and texts that are numbers, are rounded to two places. A date becomes its day's number, a time has no seconds,
+an empty text is an empty cell. Values of different types then differ. Only cells of the answer's position count.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def ranges(position: str, sheets: list[str]) -> list[tuple[str, str]]:
-    """`'Sheet 1'!A1:B5, C3` as sheets and ranges; without a name, the first sheet."""
+    """The sheets and ranges of a position such as `'Sheet 1'!A1:B5, C3`. The default is the first sheet."""
     ranges = []
     for part in re.split(r",(?=(?:[^']*'[^']*')*[^']*$)", position):
         sheet, mark, cells = part.strip().rpartition("!")
@@ -53,7 +53,8 @@ def ranges(position: str, sheets: list[str]) -> list[tuple[str, str]]:
 
 
 def compare(got: str, want: str, position: str) -> str:
-    """The first difference in words; empty if there is none. Without a position, all cells of the answer count."""
+    """The first difference between two workbooks in words; empty if there is none. Without a position, all cells of
+    the expected one count."""
     expected = openpyxl.load_workbook(want, data_only=True)
     actual = openpyxl.load_workbook(got, data_only=True)
     whole = [(sheet.title, sheet.dimensions) for sheet in expected.worksheets]
@@ -70,12 +71,12 @@ def compare(got: str, want: str, position: str) -> str:
 
 
 def cells_of(selection: Any) -> list[Any]:
-    """The cells of a range: one, a row, a column or a table."""
+    """The cells of a selection (one cell, a row, a column or a table) as a list."""
     return [cell for part in selection for cell in cells_of(part)] if isinstance(selection, tuple) else [selection]
 
 
 def formulas(path: str, position: str) -> bool:
-    """Does a cell that counts contain a formula, whose value only a spreadsheet program can compute?"""
+    """Does a cell of the position contain a formula? Only a spreadsheet program can compute its value."""
     book = openpyxl.load_workbook(path)
     named = [(sheet, cells) for sheet, cells in ranges(position, book.sheetnames) if sheet in book.sheetnames]
     return any(cell.data_type == "f" for sheet, cells in named for cell in cells_of(book[sheet][cells]))

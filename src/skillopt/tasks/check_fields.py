@@ -1,4 +1,4 @@
-"""A check that was found in a session or in another tool's eval, and the fields of a task that score it."""
+"""A check of answers, found in a session or in another tool's eval, and the fields of a task that is scored by it."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ CheckKind = Literal["exact", "contains", "regex", "command", "file", "rubric"]
 
 
 class MinedCheck(Record):
-    """How an answer is scored. The fields are those of a task (docs/your_data.md)."""
+    """A check of answers. `check_fields` converts it to fields of a task (docs/your_data.md)."""
 
     kind: CheckKind
     values: tuple[str, ...] = ()
-    """exact: accepted answers; contains: texts that must all be there; regex: patterns, of which one must match;
-    command: the words of the command line; file: its path and its content; rubric: what a judge looks for."""
+    """exact: accepted answers; contains: texts that the answer must all contain; regex: patterns, of which one must
+    match; command: the words of the command line; file: its path and its content; rubric: what the judge looks for."""
     unwanted: tuple[str, ...] = ()
-    """contains: texts that must not be there."""
+    """Texts that the answer must not contain, if the kind is contains."""
 
 
 def check_fields(check: MinedCheck) -> Json:
-    """The fields of a task that make it scored by this check."""
+    """The fields of a task that is scored by this check."""
     values: list[JsonValue] = list(check.values)
     if check.kind == "contains" and check.unwanted:
         return {"scoring": "regex", "answers": [_pattern(check)], "search": True}
@@ -41,7 +41,7 @@ def check_fields(check: MinedCheck) -> Json:
 
 
 def _pattern(check: MinedCheck) -> str:
-    """A pattern for outputs with all of the wanted texts and none of the unwanted, as whole words."""
+    """A regular expression that matches outputs with all wanted and no unwanted texts, as whole words."""
     wanted = "".join(rf"(?=.*(?<![\w-]){re.escape(text)}(?!\w))" for text in check.values)
     unwanted = "".join(rf"(?!.*(?<![\w-]){re.escape(text)}(?!\w))" for text in check.unwanted)
     return rf"\A{wanted}{unwanted}"

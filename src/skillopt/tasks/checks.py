@@ -1,4 +1,4 @@
-"""Checks that look at the workspace that a rollout left: expected files by name, a command, a function of the user."""
+"""Scorers of the workspace that a rollout left: they compare it with expected files by name, or run a check command."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ _LONGEST_FEEDBACK = 2000
 
 
 class FilesOptions(Options):
-    """`env.scoring_options` of files."""
+    """Options of `env.scoring: files` (`env.scoring_options`)."""
 
     only: bool = False
-    """Fail if there are files that are neither expected nor there from the start."""
+    """Fail a task if its workspace has files that are neither expected nor there from the start."""
     sandbox: Mode = "namespaces"
 
 
 class FilesCheck(Scorer):
-    """`expected` of an item is a folder or an object of path → text; null for a file that must be gone.
+    """Compares the files that a rollout left with the item's `expected`: a folder or an object of path → text; null for
+    a file that must not exist.
 
     JSON is compared as a value, CSV by its cells, xlsx by its cells' values, any other file as text.
     """
@@ -171,8 +172,8 @@ CELLS = Path(__file__).with_name("cells.py")
 
 
 async def compare_workbooks(sandbox: Sandbox, got: bytes, want: bytes, position: str = "") -> tuple[str, bool]:
-    """The first difference in words, empty if there is none; and whether a cell that counts has a formula. Workbooks
-    are read in the sandbox: what an agent wrote is not trusted."""
+    """Compare two workbooks. Returns the first difference in words, empty if there is none; and whether a cell of
+    the position has a formula. Workbooks are read in the sandbox, because an agent's files are not trusted."""
     program = CELLS.read_text(encoding="utf-8")
     spec = json.dumps({"position": position}).encode()
     try:
@@ -189,7 +190,7 @@ async def compare_workbooks(sandbox: Sandbox, got: bytes, want: bytes, position:
 
 
 class CommandCheckOptions(Options):
-    """`env.scoring_options` of command."""
+    """Options of `env.scoring: command` (`env.scoring_options`)."""
 
     command: str | list[str] = ""
     files: str = ""
@@ -200,11 +201,11 @@ class CommandCheckOptions(Options):
 
 
 class CommandCheck(Scorer):
-    """Runs the check command in the sandbox, in a copy of the workspace. The check's own files are at
-    `$SKILLOPT_CHECK`, with the agent's last message in `output.txt` and the item in `item.json`.
+    """Runs the check command in the sandbox, in a copy of the workspace. `$SKILLOPT_CHECK` is a folder with the check's
+    own files, the agent's last message in `output.txt` and the item in `item.json`.
 
-    The last line of its output may be JSON, a number or {score, feedback}; without it, exit code 0 is right and 1 is
-    wrong. Any other end is the check's own failure, and sets the item aside.
+    The last line of the command's output may be JSON: a number or {score, feedback}. Without it, exit code 0 is right
+    and 1 is wrong. Any other exit code means that the check itself failed; the item is then set aside.
     """
 
     needs_workspace = True
@@ -260,7 +261,7 @@ class CommandCheck(Scorer):
 
 
 def read_result(stdout: str, stderr: str, code: int, reason: str, pass_at: float = 1.0) -> Score:
-    """A check's score: JSON on its last line, else its exit code."""
+    """The score of a check: from the JSON on the last line of its output, else from its exit code."""
     printed = stdout.strip().splitlines()
     value = _score_in(printed[-1] if printed else "")
     if value is not None:
@@ -277,7 +278,7 @@ def read_result(stdout: str, stderr: str, code: int, reason: str, pass_at: float
 
 
 def _score_in(line: str) -> Any:
-    """The score on a line, if it is JSON with a score."""
+    """The score on a line, if it is JSON with a score; else None."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Which column of a table is which field of a task: by its usual names, by its heading, or as the user says."""
+"""Finds the column of a table for each field of a task: by a usual name, by its heading, or as the user says."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ NAMES = {
     "context": ("context", "passage", "document", "background"),
     "type": ("type", "topic", "category", "kind"),
 }
-"""Usual names of an item's fields; the first one that a file has is used."""
+"""Usual column names for each field of an item; the first name that a file has is used."""
 _IN_A_HEADING = {
     "question": ("question", "prompt", "query", "instruction", "request", "message", "problem", "task", "input"),
     "answers": ("answer", "label", "expected", "gold", "solution", "reply", "response", "output"),
     "id": ("id", "uid", "key", "number", "nr", "no"),
     "type": ("type", "topic", "category", "kind", "area", "department", "team", "section", "domain", "product"),
 }
-"""Words by which a longer heading is recognised, such as "Customer question"."""
+"""Words that show the field in a longer heading, such as "Customer question"."""
 
 
 def renamed(row: object, named: Mapping[str, str]) -> object:
-    """A row with our names for its fields; a row that is not an object is reported later, with all others."""
+    """A row with SkillOpt's names for its fields. A row that is not an object is returned as it is and reported
+    later."""
     if not isinstance(row, dict):
         return row
     fields = {field: value for field, column in named.items() if (value := value_of(row, column)) is not None}
@@ -47,9 +48,9 @@ def value_of(row: Fields, column: str) -> Any:
 
 
 def find_columns(file: Path | str, rows: Sequence[Fields], wanted: Mapping[str, str], answers: bool) -> dict[str, str]:
-    """Columns by field: the user's choice, else a column with a usual name, else one whose heading has a telling
-    word."""
-    if not rows:  # each has another message
+    """The column of each field: the user's choice, else a column with a usual name, else one whose heading has a
+    usual word."""
+    if not rows:  # the caller reports rows that are not objects
         return {}
     columns = list(dict.fromkeys(str(key) for row in rows[:50] for key in row))
     chosen = {_ALSO.get(field, field): column for field, column in wanted.items() if column}
@@ -81,7 +82,7 @@ def find_columns(file: Path | str, rows: Sequence[Fields], wanted: Mapping[str, 
 
 
 def paths_of(rows: Sequence[Fields]) -> list[str]:
-    """The columns, and those inside of an object as `inputs.question`."""
+    """The names of the columns; a column of objects is listed by its inner fields, such as `inputs.question`."""
     paths = []
     for name, value in ((str(name), value) for row in rows for name, value in row.items()):
         paths += [f"{name}.{inner}" for inner in value] if isinstance(value, dict) and value else [name]
@@ -91,28 +92,28 @@ def paths_of(rows: Sequence[Fields]) -> list[str]:
 def tasks_of(
     rows: Iterable[Row], *, file: Path | str, columns: Mapping[str, str] | None = None, answers: bool = True
 ) -> list[Placed]:
-    """Rows with any column names as items."""
+    """Convert rows with any column names to items."""
     every = list(rows)
     named = find_columns(file, [row for _, row in every if isinstance(row, dict)], columns or {}, answers)
     return items_from(((where, renamed(row, named)) for where, row in every), answers=answers)
 
 
 def placed_tasks(file: Path, *, columns: Mapping[str, str] | None = None, answers: bool = True) -> list[Placed]:
-    """All items of a file. Its columns have our names, unless `columns` says otherwise or it is a table of another
-    program, whose names are found as `skillopt init` finds them."""
+    """All items of a file, with their locations. The columns of a text file must have SkillOpt's names unless
+    `columns` names them. In other formats, columns are found as `skillopt init` finds them."""
     if not columns and (file.suffix.lower() in TEXT or not (is_hub_name(file) or file.suffix.lower() in SUFFIXES)):
         return placed_items(file, answers=answers)
     return tasks_of(read_rows(file, any_names=True), file=file, columns=columns, answers=answers)
 
 
 def _names_rows(cells: Sequence[Any]) -> bool:
-    """Is it a column of ids? Nearly every row has one, and no two rows have the same."""
+    """Are these the cells of an id column? Nearly every row must have an id, and no two rows the same."""
     texts = [str(cell).strip() for cell in cells if isinstance(cell, str | int)]
     return len(set(texts)) == len(texts) >= 0.9 * len(cells)
 
 
 def _groups_rows(cells: Sequence[Any]) -> bool:
-    """Is it a column of types? It has a few short values that repeat."""
+    """Are these the cells of a type column? They must be a few short values that repeat."""
     counts = Counter(cell for cell in cells if isinstance(cell, str) and len(cell) <= 60)
     return 2 <= len(counts) <= 40 and counts.total() == len(cells) and len(counts) * 2 <= len(cells)
 
@@ -120,11 +121,11 @@ def _groups_rows(cells: Sequence[Any]) -> bool:
 _ALSO = {"answer": "answers"}
 _OPTIONS = {"question": "--question", "answers": "--answer", "id": "--id", "type": "--type"}
 _FITS = {"id": _names_rows, "type": _groups_rows}
-"""Are a column's cells suitable? A heading alone does not make it the column of ids or types."""
+"""Functions that check a column's cells. A heading alone does not make it the column of ids or types."""
 
 
 def _by_heading(field: str, columns: Sequence[str]) -> list[str]:
-    """The columns whose heading has the most telling of these words."""
+    """The columns whose heading contains the first of the field's words that any heading contains."""
     spaced = {column: re.sub(r"([a-z])([A-Z])", r"\1 \2", column).casefold() for column in columns}
     words = {column: {word.rstrip("s") for word in re.findall(r"[^\W\d_]+", spaced[column])} for column in columns}
     for name in _IN_A_HEADING[field]:

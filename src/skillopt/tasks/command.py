@@ -1,7 +1,7 @@
-"""A command line as the target: the task on standard input, the skill as a file, the answer on standard output.
+"""An agent that is a command line: it gets the task on standard input and the skill as a file, and prints the answer.
 
-Every rollout has a fresh workspace and a separate home folder. Of the environment the command gets only harmless
-variables and those that the user names, keys among them. When it ends, every process that it started is ended, too.
+Every rollout has a fresh workspace and a separate home folder. The command gets only harmless environment variables and
+those that the user names, such as keys. When it ends, every process that it started is ended, too.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from skillopt.tasks.workspace import WorkedEpisode, Workspaces
 
 
 class AgentCommandOptions(Options):
-    """`env.agent_options` of a command."""
+    """Options of an agent that is a command (`env.agent_options`)."""
 
     timeout: float = Field(default=600, gt=0)
     on_timeout: Literal["wrong", "error"] = "wrong"
     pass_env: tuple[str, ...] = ()
-    """Names of environment variables that the command gets, keys among them."""
+    """Names of further environment variables that the command gets, such as those of keys."""
     workspace: str = ""
     """A folder that is copied into every fresh workspace."""
     model: str = ""
-    """`{model}` in the command line; for a coding agent, the model that it uses."""
+    """The text that replaces `{model}` in the command line; for a coding agent, the model that it uses."""
     args: tuple[str, ...] = ()
     """Further arguments of a coding agent."""
     skill_name: str = Field(default="task-skill", pattern=r"^[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?$")
@@ -51,7 +51,7 @@ class AgentCommandOptions(Options):
 
 
 class CommandAgent:
-    """Does tasks with a command line, or with a coding agent that is known by name."""
+    """Does tasks with a command line, or with a coding agent that SkillOpt knows by name."""
 
     turns = 1
 
@@ -87,8 +87,8 @@ class CommandAgent:
         return await journalled(chat, identity, work)
 
     async def watched(self, item: Item, skills: Mapping[str, Skill], chat: Chat) -> Episode:
-        """A coding agent does a task with these skills at hand, none of which is named in the task; the output is the
-        names of those that it loaded."""
+        """Do a task with a coding agent that may load these skills; the task names none of them. The output is the
+        names of the skills that the agent loaded."""
         options = self._options.model_dump(exclude={"timeout", "pass_env", "workspace"})
         hashes = sorted((name, skill.hash) for name, skill in skills.items())
         identity = ["trigger", self._argv_name(), options, self.fingerprint, item.model_dump(mode="json"), hashes]
@@ -104,7 +104,8 @@ class CommandAgent:
         return await journalled(chat, identity, work)
 
     def _loaded(self, done: Finished, stdin: str, names: Sequence[str]) -> WorkedEpisode:
-        """If the agent reaches its time limit, the skills that it loaded before still count."""
+        """The episode, with the names of the loaded skills as its output. If the agent reaches its time limit, the
+        skills that it loaded before still count."""
         heard = self._heard()(done.stdout)
         used = [name for name in names if loaded(heard.messages, name)]
         if not done.timed_out and not used:
@@ -122,7 +123,7 @@ class CommandAgent:
             raise FatalError(f"env.command: '{argv[0]}' cannot be started: {error.strerror or error}") from None
 
     def _with_files(self, episode: WorkedEpisode, skill: Skill, dirs: RolloutDirs) -> WorkedEpisode:
-        """The episode with the package's files that the agent read, by access times and by its transcript."""
+        """The episode with the files of the package that the agent read, as access times and its transcript show."""
         if not skill.others:
             return episode
         folders = self._skill_folders(skill, dirs) or [dirs.skill_dir]
@@ -138,7 +139,7 @@ class CommandAgent:
         return name if name and not name_problem(name) else self._options.skill_name
 
     def _skill_folders(self, skill: Skill, dirs: RolloutDirs) -> list[Path]:
-        """The folder in which a coding agent finds the skill; empty for any other command."""
+        """The folders in which a coding agent finds the skill; empty for any other command."""
         folders = self._doing.skill_folders(dirs.home) if self._doing else []
         return [folder / self._name(skill) for folder in folders]
 
@@ -158,7 +159,7 @@ class CommandAgent:
             (dirs.home / name).parent.mkdir(parents=True, exist_ok=True)
             (dirs.home / name).write_text(text, encoding="utf-8")
         folders = self._skill_folders(skill, dirs)
-        for folder in folders:  # also without a skill: the agent needs its folder
+        for folder in folders:  # even without a skill, the agent needs the parent folder
             folder.parent.mkdir(parents=True, exist_ok=True)
         if not skill.text.strip() and not skill.is_package:
             return argv, env, task
@@ -199,7 +200,7 @@ class CommandAgent:
 
 
 def front_matter(name: str, description: str) -> str:
-    """The header of a SKILL.md, for a skill that has none."""
+    """The front matter of a SKILL.md, for a skill that has none."""
     return f"---\nname: {name}\ndescription: {json.dumps(description, ensure_ascii=False)}\n---\n\n"
 
 

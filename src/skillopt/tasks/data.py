@@ -1,4 +1,4 @@
-"""Reading items from files. Errors name the file, the line, the field and the fix; the size of a line is limited."""
+"""Reads items from files. Errors name the file, the line, the field and the fix; the size of a line is limited."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from skillopt.tasks.base import SPLITS, Item
 from skillopt.tasks.dialogs import as_task
 
 LONGEST_LINE = 16 << 20
-"""The most bytes of one item. A longer line is a file without line ends, or not text at all."""
+"""The most bytes of a line. A file with longer lines has no line ends, or is not text at all."""
 LARGEST_JSON = 64 << 20
 """The most bytes of a JSON array, which can only be read whole; JSON lines have no such limit."""
 TEXT = (".jsonl", ".ndjson", ".json", ".csv", ".tsv")
@@ -29,7 +29,7 @@ SUFFIXES = (*TEXT, ".parquet", ".arrow", ".feather", ".ipc", *YAML)
 _HALF = re.compile(r"[\ud800-\udfff]")
 
 Row = tuple[str, Any]
-"""Its location and its content; a UserError if it could not be read."""
+"""A row of a file: its location, and its content or the UserError that says why it could not be read."""
 Fields = dict[str, Any]
 """A row as the user wrote it, by field."""
 Placed = tuple[str, Item]
@@ -37,7 +37,7 @@ Placed = tuple[str, Item]
 Problem = tuple[list[str], str]
 """Locations of rows that cannot be used, and the text that follows them in a message."""
 MOST_NAMED = 10
-"""The most rows that one message names; the rest is counted."""
+"""The most rows that one message names; the other rows are counted."""
 WINDOWS = "cp1252"
 """The encoding in which Excel saves a CSV file in Western Europe and America."""
 
@@ -48,20 +48,20 @@ def content_hash(item: Item) -> str:
 
 
 def shortened(text: str, most: int = 60) -> str:
-    """The text on one line; an ellipsis marks that it was cut."""
+    """The text on one line, cut to `most` characters; an ellipsis marks the cut."""
     text = " ".join(text.split())
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def shown_name(item: Item) -> str:
-    """An item's name for people: its id; if that is a hash that we gave it, the beginning of its question."""
+    """An item's name for people: its id or, if SkillOpt made the id from a hash, the beginning of its question."""
     if item.id != content_hash(item):
         return item.id
     return f"“{shortened(item.question, 49)}”"
 
 
 def shown_names(items: Iterable[Item]) -> dict[str, str]:
-    """Names by id, for items whose name is not the id."""
+    """Names for people by item id, for items whose name is not the id."""
     return {item.id: name for item in items if (name := shown_name(item)) != item.id}
 
 
@@ -88,7 +88,7 @@ def read_splits(split_dir: str, *, answers: bool = True) -> dict[str, list[Item]
 
 
 def read_items(file: Path, *, answers: bool = True, ids: bool = False) -> list[Item]:
-    """All items of one file. Without `ids`, an item that has none is named by its content."""
+    """All items of one file. Without `ids`, an item that has no id gets a hash of its content as its id."""
     return [item for _, item in placed_items(file, answers=answers, ids=ids)]
 
 
@@ -101,7 +101,7 @@ def placed_items(file: Path, *, answers: bool = True, ids: bool = False) -> list
 
 
 def items_from(rows: Iterable[Row], *, answers: bool, ids: bool = False) -> list[Placed]:
-    """Rows as items. Every row that cannot be one is named, not only the first."""
+    """Convert rows to items. Raises one UserError that names every row that cannot be an item."""
     items, wrong = sorted_rows(rows, answers=answers, ids=ids)
     if wrong:
         raise UserError("\n".join(problem_lines(wrong)))
@@ -109,7 +109,7 @@ def items_from(rows: Iterable[Row], *, answers: bool, ids: bool = False) -> list
 
 
 def sorted_rows(rows: Iterable[Row], *, answers: bool, ids: bool = False) -> tuple[list[Placed], list[Problem]]:
-    """The rows as items, and the rows that cannot be items."""
+    """Convert rows to items. Returns the items, and the rows that cannot be items with the reasons."""
     items: list[Placed] = []
     seen: dict[str, str] = {}
     wrong: dict[str, list[str]] = {}
@@ -120,7 +120,7 @@ def sorted_rows(rows: Iterable[Row], *, answers: bool, ids: bool = False) -> tup
             wrong.setdefault(str(error).removeprefix(f"{where}: "), []).append(where)
             continue
         if item.id in seen and not ids and item.id == content_hash(item):
-            item = item.model_copy(update={"id": f"{item.id}-{len(items)}"})  # a copy, which the split will leave out
+            item = item.model_copy(update={"id": f"{item.id}-{len(items)}"})  # a copy; the split leaves it out
         if item.id in seen:
             used = f"id '{item.id}' was already used at {seen[item.id]}; ids must be unique"
             wrong.setdefault(used, []).append(where)
@@ -131,7 +131,7 @@ def sorted_rows(rows: Iterable[Row], *, answers: bool, ids: bool = False) -> tup
 
 
 def problem_lines(problems: Sequence[Problem]) -> list[str]:
-    """A line for each kind of problem, with the rows that have it; ten rows in all, and a count of the rest."""
+    """One line for each kind of problem, with its rows. Ten rows are named in all; the others are counted."""
     lines, left = [], MOST_NAMED
     for wheres, what in problems:
         if named := wheres[:left]:
@@ -155,7 +155,7 @@ def listed(words: Sequence[str]) -> str:
 
 
 def read_rows(file: Path, *, any_names: bool = False, encoding: str = "utf-8") -> Iterator[Row]:
-    """The rows of a file by its suffix, one at a time if the format allows it. `any_names`: any columns."""
+    """The rows of a file, read by its suffix; one at a time if the format allows it. `any_names` allows any columns."""
     for where, row in _file_rows(file, any_names, encoding):
         yield where, as_task(row)
 
@@ -186,7 +186,7 @@ def _file_rows(file: Path, any_names: bool, encoding: str) -> Iterator[Row]:
 
 
 def encoding_of(file: Path) -> str:
-    """UTF-8; for a text that is not, the Windows encoding, if every byte is a character in it."""
+    """The encoding of a text: Windows if the text is not UTF-8 and every byte is a Windows character; else UTF-8."""
     if file.suffix.lower() not in TEXT or not file.is_file() or _decodes(file, "utf-8") or not _decodes(file, WINDOWS):
         return "utf-8"
     return WINDOWS
@@ -212,7 +212,8 @@ def _init(file: Path) -> str:
 
 
 def _lines(file: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
-    """Lines with their numbers. Bad bytes and endless lines are errors."""
+    """The lines of a file with their numbers. Raises UserError for bytes that are not text and lines that are too
+    long."""
     with file.open("rb") as stream:
         offset = 0
         for number, raw in enumerate(iter(lambda: stream.readline(LONGEST_LINE + 1), b""), 1):
@@ -269,7 +270,7 @@ def separator(file: Path, encoding: str = "utf-8") -> str:
 
 
 def _table(file: Path, delimiter: str, any_names: bool, encoding: str) -> Iterator[Row]:
-    """CSV with a header. Cells are text; an empty cell is a field that is not there."""
+    """The rows of a CSV file with a header. Cells are text; an empty cell becomes a missing field."""
     csv.field_size_limit(LONGEST_LINE)
     reader = csv.reader((line for _, line in _lines(file, encoding)), delimiter=delimiter, strict=True)
     header: list[str] | None = None
@@ -302,7 +303,7 @@ def _header(file: Path, cells: list[str], any_names: bool) -> list[str]:
 
 
 def _row_of(cells: Iterable[tuple[str, str]]) -> Fields:
-    """A row of a table as an item's fields; several answers are a JSON list."""
+    """The fields of an item from a row of a table; several answers are a JSON list in one cell."""
     row: Fields = {name: text for name, text in cells if text.strip()}
     if row.get("answers", "").lstrip().startswith("["):
         with suppress(ValueError):
@@ -311,7 +312,7 @@ def _row_of(cells: Iterable[tuple[str, str]]) -> Fields:
 
 
 def item_from(where: str, row: Any, *, answers: bool = True, ids: bool = True) -> Item:
-    """A row as an item. `answers`: it needs some; `ids`: it needs an id."""
+    """Convert a row to an item. With `answers` it must have an answer; with `ids` it must have an id."""
     if isinstance(row, UserError):
         raise row
     if not isinstance(row, dict):

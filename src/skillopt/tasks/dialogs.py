@@ -1,4 +1,4 @@
-"""Rows in the form of OpenAI's evals (`input`, `ideal`) and of chat fine-tuning (`messages`) as rows of tasks."""
+"""Converts rows of OpenAI's evals (`input`, `ideal`) and of chat fine-tuning (`messages`) to rows of tasks."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from skillopt.tasks.nested import at, text_of
 
 
 def as_task(row: Any) -> Any:
-    """A row with question, answers and context if it has one of these forms; any other row as it is.
+    """Convert a row of OpenAI's evals or of chat fine-tuning to question, answers and context. Any other row is
+    returned as it is.
 
     The last message of the user is the question. The messages around it are the context. The assistant's message after
-    it, or `ideal`, is the answer.
+    the question, or `ideal`, is the answer.
     """
     if not isinstance(row, dict) or "question" in row:
         return row
@@ -31,8 +32,8 @@ def _is_dialog(value: Any) -> bool:
 
 
 def asked_by(messages: Sequence[Any]) -> dict[str, Any]:
-    """Question, context, images, and the answer if the last message is the assistant's. Messages after the question,
-    such as results of tools, are part of the context."""
+    """The fields of a task from a conversation: question, context, images, and the answer if the last message is the
+    assistant's. Messages after the question, such as results of tools, are part of the context."""
     *asked, last = messages
     answered = at(last, "role") == "assistant" and asked
     asked = asked if answered else list(messages)
@@ -50,7 +51,8 @@ def asked_by(messages: Sequence[Any]) -> dict[str, Any]:
 
 
 def _context(messages: Sequence[Any]) -> str:
-    """One message as its text; several with their roles, since the question refers to a conversation."""
+    """The messages as one text. Several messages are shown with their roles, since the question refers to a
+    conversation."""
     said = [(str(at(each, "role")), text_of(at(each, "content")).strip()) for each in messages]
     said = [(role, text) for role, text in said if text]
     return said[0][1] if len(said) == 1 else "\n\n".join(f"{role}: {text}" for role, text in said)

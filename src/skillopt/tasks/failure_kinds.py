@@ -1,5 +1,4 @@
-"""Classifies failures, as far as code can, for the optimizer and for reports. Only the scorer says
-what is right."""
+"""Classifies failures, as far as code can, for the optimizer and for reports. Only the scorer decides what is right."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from skillopt.tasks.numbers import quantities
 from skillopt.tasks.scoring import NO_ANSWER, SEVERAL, extract_answer, normalise
 
 FORM: frozenset[FailureKind] = frozenset({"no_answer", "several_answers", "wrong_form", "empty"})
-"""Kinds in which the form of the reply is wrong; its content may be right."""
+"""Kinds of failure in which the form of the reply is wrong; its content may be right."""
 KINDS: dict[FailureKind, str] = {
     "cut_off": "cut off",
     "empty": "empty",
@@ -23,9 +22,9 @@ KINDS: dict[FailureKind, str] = {
     "wrong_form": "with the right answer in a wrong form",
     "wrong_answer": "with a wrong answer",
 }
-"""Each kind in words."""
+"""Each kind of failure in words."""
 MOST_CHOICES = 30
-"""The most different answers that count as a list to choose from."""
+"""The most different answers that count as choices."""
 _REFUSAL = re.compile(
     r"(?:(?:i['’]?m|i am)?\s?(?:so |very )?sorry|unfortunately|as an ai\b[^.,]*)?\W{0,5}(?:but )?"
     r"i\s?(?:can['’]?t|cannot|can not|won['’]?t|am unable to|['’]?m unable to|am not able to|['’]?m not able to)\s"
@@ -33,10 +32,10 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 BEGINNING = 200
-"""A refusal begins within this many characters of the reply."""
+"""The number of characters at the start of a reply that are searched for a refusal."""
 _QUOTES = " \t\n\"'“”‘’*_#>-"
 LONGEST_NUMBER = 40
-"""The most characters of an expected answer that can be a number."""
+"""The most characters of an expected answer that counts as a number."""
 _TOOL_ERROR = re.compile(r"\s*(?:error\b|traceback \(most recent call last\))", re.IGNORECASE)
 
 
@@ -59,7 +58,7 @@ def _by_answer(failure: Trajectory, choices: Collection[str]) -> FailureKind:
     if choices:
         said = [normalise(choice) for choice in choices if _says(answer, choice)]
         named = {name for name in said if not any(name != other and name in other for other in said)}
-        if not named:  # an answer that the task lists is one, also if no task of the batch expects it
+        if not named:  # a listed answer is a choice, even if no task of the batch expects it
             return "wrong_answer" if _says(failure.input, answer) else "no_answer"
         if len(named) > 1:
             return "several_answers"
@@ -70,7 +69,7 @@ def _by_answer(failure: Trajectory, choices: Collection[str]) -> FailureKind:
 
 
 def _says(text: str, gold: str) -> bool:
-    """Does the answer stand in the text as whole words? A single letter counts only if it is marked or alone."""
+    """Does the text contain the answer as whole words? A single letter counts only if it is marked or alone."""
     plain = normalise(gold)
     if len(plain) == 1:
         mark = re.escape(re.sub(r"\W", "", gold) or gold)
@@ -79,7 +78,7 @@ def _says(text: str, gold: str) -> bool:
 
 
 def is_calculated(task: Trajectory) -> bool:
-    """Is the expected answer a number that the task does not hold?"""
+    """Is the expected answer a number that the task does not contain?"""
     gold = task.answers[0] if task.answers else ""
     short = gold if len(gold) <= LONGEST_NUMBER else ""
     return bool(re.fullmatch(r"\W*[\d.,]*\d\W*\w{0,3}\W*", short)) and not _says(task.input, gold)
@@ -92,19 +91,20 @@ def _ended_in_tool_error(failure: Trajectory) -> bool:
 
 
 def was_cut_off(trajectory: Trajectory) -> bool:
-    """Did the target's last reply reach the limit of its tokens?"""
+    """Did the target's last reply reach its token limit?"""
     calls = trajectory.telemetry.get("calls")
     return bool(calls and calls[-1].get("cut_off"))
 
 
 def output_tokens(trajectory: Trajectory) -> int:
-    """Tokens of the target's last reply, as the endpoint counted them; 0 if it did not."""
+    """The number of tokens of the target's last reply, as counted by the endpoint; 0 if that is unknown."""
     calls = trajectory.telemetry.get("calls")
     return int(calls[-1].get("completion") or 0) if calls else 0
 
 
 def choices_of(trajectories: Sequence[Trajectory]) -> tuple[str, ...]:
-    """The expected answers of a batch if they repeat, so that the agent chooses among them; else empty."""
+    """The different expected answers of a batch if they are few and repeat, so the agent chooses among them; else
+    empty."""
     counts = Counter(t.answers[0] for t in trajectories if t.answers)
     few = 2 <= len(counts) <= MOST_CHOICES and len(counts) * 2 <= counts.total()
     return tuple(sorted(counts)) if few and not all(map(_is_number, counts)) else ()
@@ -115,7 +115,7 @@ def _is_number(text: str) -> bool:
 
 
 def count_kinds(trajectories: Sequence[Trajectory]) -> dict[FailureKind, int]:
-    """How many failures of a batch there are of each kind, the most frequent first."""
+    """The number of failures of each kind in a batch, the most frequent kind first."""
     choices = choices_of(trajectories)
     kinds = Counter(failure_kind(t, choices) for t in trajectories if t.score.hard < 1)
     return dict(sorted(kinds.items(), key=lambda pair: (-pair[1], pair[0])))

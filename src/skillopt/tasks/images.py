@@ -1,6 +1,6 @@
 """Images of tasks: the fields `image` and `images`, for targets that can see.
 
-An image is a file below the folder of the tasks, or a data: URL. Stored trajectories name images and do not hold them.
+An image is a file below the folder of the tasks, or a data: URL. Stored trajectories contain the names of images only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from skillopt.tasks.base import Item, image_names
 KINDS = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
 LARGEST_IMAGE = 10 << 20
 MOST_IMAGES = 20
-"""Images of one task."""
+"""The most images of one task."""
 _DATA_URL = re.compile(r"data:(image/[a-z]+);base64,([A-Za-z0-9+/]+={0,2})")
 _BEGINNINGS = ((b"\x89PNG", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
 
@@ -33,17 +33,18 @@ def kind_of(content: bytes) -> str:
 
 
 def safe_file(root: Path, name: str, where: str) -> Path:
-    """A file that a row names. It must be below `root`, so a data set cannot make SkillOpt read other files."""
+    """The path of a file that a row names. It must be below `root`, so a data set cannot make SkillOpt read other
+    files."""
     path = (root / name).resolve()
     if not path.is_relative_to(root.resolve()):
-        raise UserError(f"{where}: '{name}' leads out of {root}; files must lie below it")
+        raise UserError(f"{where}: '{name}' leads out of {root}; files must be below it")
     if not path.is_file():
         raise UserError(f"{where}: the file '{name}' is not in {root}; put it there, or run `skillopt data prepare`")
     return path
 
 
 def image_file(root: Path, name: str, where: str) -> Path:
-    """An image's file, if it may be read and sent."""
+    """The path of an image's file; raises UserError if the image may not be read or sent."""
     if "://" in name or Path(name).is_absolute():
         raise UserError(f"{where}: '{name[:80]}' must be a path below {root}, relative to it; nothing is fetched")
     path = safe_file(root, name, where)
@@ -56,7 +57,8 @@ def image_file(root: Path, name: str, where: str) -> Path:
 
 
 def with_image_hashes(items: Sequence[Item], root: Path) -> list[Item]:
-    """The items, each with a hash of its images: other pixels are other data. Images that cannot be sent are errors."""
+    """The items, each with a hash of its images: changed images are changed data. Raises UserError for an image that
+    cannot be sent."""
     return [_checked(item, root) if image_names(item) else item for item in items]
 
 
@@ -85,14 +87,14 @@ def _content(root: Path, name: str, where: str) -> tuple[str, bytes]:
 
 
 def image_parts(item: Item, root: Path) -> list[ContentPart]:
-    """The images as parts of a message."""
+    """An item's images as parts of a message."""
     found = [_content(root, name, f"item '{item.id}': image") for name in image_names(item)]
     urls = [f"data:{kind};base64,{base64.b64encode(content).decode()}" for kind, content in found]
     return [{"type": "image_url", "image_url": {"url": url}} for url in urls]
 
 
 def named_parts(item: Item) -> list[ContentPart]:
-    """A text in place of the images, for stored messages and for analysts."""
+    """The names of an item's images as parts of a message, for stored messages and for analysts."""
     names = (name if not name.startswith("data:") else f"{name[:40]}…" for name in image_names(item))
     return [{"type": "text", "text": f"[image: {name}]"} for name in names]
 
@@ -105,13 +107,13 @@ def without_images(messages: Iterable[Message], item: Item) -> list[Message]:
         content = message.get("content")
         if isinstance(content, list) and any(part.get("type") == "image_url" for part in content):
             texts = [part for part in content if part.get("type") != "image_url"]
-            message = {**message, "content": [*names, *texts]}  # noqa: PLW2901 - the same, shown
+            message = {**message, "content": [*names, *texts]}  # noqa: PLW2901 - with names
         talk.append(message)
     return talk
 
 
 def copy_images(items: Iterable[Item], root: Path, folder: Path) -> None:
-    """Copy the files that items name to another folder of tasks, at the same places."""
+    """Copy the images that items name to another folder of tasks, with the same relative paths."""
     for item in items:
         for name in image_names(item):
             if not name.startswith("data:"):

@@ -1,7 +1,7 @@
-"""A model as the scorer: `scoring: judge`. Its scores are noisy, so such a run needs the paired gate.
+"""The scorer `judge`: a model scores the answers. Its scores are noisy, so such a run needs the paired gate.
 
-Two forms: `grade` gives points for a rubric, `pairwise` says whether the answer is better than the task's reference
-answer, asked in both orders. Whatever comes from a task or an answer is shown as a JSON string, as data.
+The judge has two forms: `grade` gives points for a rubric; `pairwise` says whether the answer is better than the task's
+reference answer, and is asked in both orders. All text of a task or an answer is shown as data, in a JSON string.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _EPSILON = 1e-9
 
 
 class Criterion(Options):
-    """A part of a rubric."""
+    """One criterion of a rubric, with its weight."""
 
     criterion: str = Field(min_length=1)
     weight: float = Field(default=1.0, gt=0, le=1e6)
@@ -52,12 +52,12 @@ _Form: TypeAlias = Annotated[
     Annotated[str, Tag("text")] | Annotated[tuple[Criterion, ...], Field(min_length=1), Tag("list")],
     Discriminator(lambda value: "list" if isinstance(value, list | tuple) else "text"),
 ]
-"""A rubric of which only the form that was meant is checked, so an error names what is wrong in it."""
+"""A rubric, checked only in the form that was meant (text or list), so an error names the mistake in that form."""
 _RUBRIC: TypeAdapter[Rubric] = TypeAdapter(_Form)
 
 
 class JudgeOptions(Options):
-    """`env.scoring_options` of a judge."""
+    """Options of a judge (`env.scoring_options`)."""
 
     form: Literal["grade", "pairwise"] = "grade"
     """grade: points from 0 to 4; pairwise: better than the task's first answer (4), a tie (2) or worse (0)."""
@@ -66,7 +66,7 @@ class JudgeOptions(Options):
     samples: int = Field(default=1, ge=1, le=9)
     """Judgements of each answer; their mean counts."""
     pass_at: int = Field(default=TOP, ge=1, le=TOP)
-    """The points, of 4, from which an answer passes."""
+    """The fewest points, of 4, with which an answer passes."""
 
 
 class Judgement(NamedTuple):
@@ -76,7 +76,7 @@ class Judgement(NamedTuple):
     """The points, from 0 to TOP."""
     reason: str
     preferred: tuple[str, ...] = ()
-    """Pairwise: which position was preferred when the answer came first, and when it came second."""
+    """For pairwise: the preferred position when the answer came first, and when it came second."""
 
 
 def _schema(name: str, value: JsonValue) -> Schema:
@@ -102,14 +102,15 @@ def _messages(prompt: str, item: Item, **shown: str | Sequence[str]) -> list[Mes
 
 
 async def samples_of(item: Item, output: str, ask: Judge, options: JudgeOptions, rubric: Rubric) -> list[Judgement]:
-    """The judgements of an answer; an empty one is not judged."""
+    """The judgements of an answer. An empty answer gets 0 points without asking the judge."""
     if not output.strip():
         return [Judgement(0, "the answer is empty")]
     return [await _sample(item, output, ask, options, rubric) for _ in range(options.samples)]
 
 
 def score_of_samples(samples: Sequence[Judgement], pass_at: int) -> Score:
-    """hard: 1 from `pass_at` of 4 points on; soft: the points divided by 4."""
+    """The score of an answer, from the mean points of its judgements. hard: 1 from `pass_at` points on; soft: the
+    points divided by 4."""
     points = fmean(sample.points for sample in samples)
     worst = min(samples, key=lambda sample: sample.points)
     said = "" if points >= TOP - _EPSILON else worst.reason[:1000]
@@ -131,7 +132,7 @@ async def _sample(item: Item, output: str, ask: Judge, options: JudgeOptions, ru
 
 
 async def _compared(item: Item, output: str, ask: Judge, rubric: Rubric) -> Judgement:
-    """Judge in both orders; if they disagree, the result is a tie."""
+    """Ask the judge in both orders; if the two replies disagree, the result is a tie."""
     text = rubric if isinstance(rubric, str) else "; ".join(f"{r.criterion} (weight {r.weight:g})" for r in rubric)
     reasons, preferred = [], []
     for first, second in ((output, item.answer), (item.answer, output)):
@@ -188,7 +189,7 @@ def _preference(value: Any) -> tuple[str, str]:
 
 
 def judge_options(env: EnvConfig) -> JudgeOptions | None:
-    """Options of the config's judge, also if it is one of several scorers; None if there is no judge."""
+    """The options of the config's judge, also if it is one of several scorers; None if there is no judge."""
     if env.scoring == "judge":
         return JudgeOptions.read(env.scoring_options, "env.scoring_options")
     of_judge = env.scoring_options.get("judge", {}) if env.scoring == "by_task" else None
@@ -211,7 +212,7 @@ def fingerprint_of(options: JudgeOptions) -> str:
 
 
 def setup_hash(model: str, options: JudgeOptions) -> str:
-    """The judge's fingerprint: a calibration holds for this judge alone."""
+    """A hash of the judge's model, prompts and options. A calibration is valid only for a judge with the same hash."""
     text = json.dumps([model, fingerprint_of(options), options.model_dump(mode="json")])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -240,11 +241,11 @@ class JudgeScorer(Scorer):
 
 
 def rubric_of(item: Item, options: JudgeOptions) -> Rubric:
-    """The item's rubric, else that of the options."""
+    """The rubric of the item, else the rubric of the options."""
     own = (item.model_extra or {}).get("rubric")
     try:
         return _RUBRIC.validate_python(own) if own else options.rubric
     except ValidationError as error:
         raise UserError(
-            f"item '{item.id}': rubric: {first_problem(error)}; it is a text, or a list of {{criterion, weight}}"
+            f"item '{item.id}': rubric: {first_problem(error)}; a rubric is a text, or a list of {{criterion, weight}}"
         ) from None

@@ -1,4 +1,4 @@
-"""The user's own code by name: `module:name`, or `file.py:name`."""
+"""Loads the user's functions and classes by name: `module:name`, or `file.py:name`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from skillopt.errors import UserError
 
 
 def is_reference(text: str) -> bool:
-    """Is this `module:name` or `file.py:name`?"""
+    """Has the text the form `module:name` or `file.py:name`?"""
     module_name, colon, name = text.rpartition(":")
     return bool(colon and module_name and name.isidentifier())
 
 
 def load_object(reference: str, where: str) -> Any:
-    """The object that the reference names. `where` is the config key, for errors."""
+    """The function or class that a reference names. `where` is the config key, for errors."""
     module_name, _, name = reference.rpartition(":")
     if not is_reference(reference):
         raise UserError(f"{where}: '{reference}' must have the form module:name or file.py:name")
@@ -44,7 +44,7 @@ def load_object(reference: str, where: str) -> Any:
 
 
 def source_hash(reference: str) -> str:
-    """Fingerprint of the file behind a reference: another text of it makes another run."""
+    """A hash of the file that a reference names; empty if there is no such file."""
     module_name = reference.rpartition(":")[0]
     file = Path(module_name)
     if not module_name.endswith(".py"):
@@ -57,7 +57,7 @@ def source_hash(reference: str) -> str:
 
 
 class _TextLoader(SourceFileLoader):
-    """Compiles the file's text each time: Python's cache misses an edit of equal length within a second."""
+    """Compiles the file each time: Python's cache misses an edit of the same length within the same second."""
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)
@@ -66,13 +66,13 @@ class _TextLoader(SourceFileLoader):
 
 
 def module_of(module_name: str) -> ModuleType:
-    """A module by its name, or by its file."""
+    """Import a module by its name or by the path of its file."""
     if not module_name.endswith(".py"):
         return importlib.import_module(module_name)
     file = Path(module_name)
     folder = str(file.resolve().parent)
     if folder not in sys.path:
-        sys.path.append(folder)  # it can import files next to it
+        sys.path.append(folder)  # the module can import files next to it
     name = f"skillopt_own_{hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:12]}_{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file, loader=_TextLoader(name, str(file)))
     assert spec is not None

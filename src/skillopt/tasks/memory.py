@@ -33,12 +33,12 @@ from skillopt.tasks.workspace import Workspaces
 
 Row = Mapping[str, Any]
 Tasks = Sequence[Row] | DataTable | Mapping[str, Sequence[Row] | DataTable] | str | Path
-"""Tasks to be split: a list, a data frame, a data set or a file. Or the three splits by name, or
-as folders."""
+"""The tasks of a program: a list, a data frame, a data set or a file, which SkillOpt splits; or the three splits, by
+name or as folders."""
 ScorerFunction = Callable[..., Any]
-"""A function that gets a task (its fields as keys and as attributes) and the target's output. It returns a number from
-0 to 1, a bool, (number, feedback), a dict or a Score. A parameter named `workspace` gets the folder that was left, a
-Path. It may be async."""
+"""A scorer function. It gets a task (its fields as keys and as attributes) and the target's output, and returns a
+number from 0 to 1, a bool, (number, feedback), a dict or a Score. A parameter named `workspace` gets the Path of the
+folder that the rollout left. It may be async."""
 
 _FEWEST = 8
 
@@ -46,7 +46,8 @@ _FEWEST = 8
 def own_env(
     config: Config, env: Env | None, tasks: Tasks | None, scorer: ScorerFunction | None, agent: Function | None
 ) -> tuple[Config, Env | None]:
-    """The env for the arguments, and the config that names its data; None if the config alone makes the env."""
+    """Make the env from a program's arguments. Returns the config, which then names the env's data, and the env;
+    None if the config alone makes the env."""
     if tasks is not None and env is not None:
         raise UserError("tasks and env: an env has its own tasks; give one of the two")
     if agent is not None and config.env.command:
@@ -69,7 +70,7 @@ def own_env(
     function, inside = None, section
     if scorer is not None:
         options = section.scoring_options
-        # Another env's options that the function does not take belong to the scorer that it replaces.
+        # Options of the env that the function does not take are for the scorer that it replaces.
         accepted = {
             name: options[name] for name in options if tasks is not None or name in FunctionOptions.model_fields
         }
@@ -91,7 +92,7 @@ def own_env(
 
 
 def _root(tasks: Tasks) -> Path:
-    """The folder of images: that of the tasks' file, else the working folder."""
+    """The folder in which images are looked up: that of the tasks' file, else the working folder."""
     path = Path(tasks) if isinstance(tasks, str | Path) else Path()
     return path if path.is_dir() else path.parent
 
@@ -104,7 +105,7 @@ def read_tasks(
     ratios: Mapping[str, float] = RATIOS,
     seed: int = 0,
 ) -> dict[str, list[Item]]:
-    """The tasks by split. A list is split by content, the same way in every run: no test task is trained on later."""
+    """The tasks by split. A list is split by content, the same way in every run, so no run trains on a test task."""
     if isinstance(tasks, str | Path):
         if Path(tasks).is_dir():
             return read_splits(str(tasks), answers=answers)
@@ -133,7 +134,8 @@ def _divided(items: list[Item], where: str, ratios: Mapping[str, float], seed: i
 def _placed(
     rows: Sequence[Row] | DataTable, where: str, answers: bool, columns: Mapping[str, str] | None
 ) -> list[Placed]:
-    """Columns of a data frame or a data set, and fields of dspy's examples, may have any of the usual names."""
+    """Convert rows to items with their locations. Columns of data frames and data sets, and fields of dspy's
+    examples, may have any of the usual names."""
     table = table_rows(rows, where)
     if table is None and not isinstance(rows, Sequence):
         raise UserError(f"{where}: {type(rows).__name__} is neither a list of dicts nor a data frame or data set")
@@ -146,20 +148,20 @@ def _placed(
 
 
 def _as_dict(row: object) -> object:
-    """A row as a dict; dspy's examples have `toDict`."""
+    """A row as a dict; the examples of dspy have `toDict`."""
     if hasattr(row, "toDict"):
         return plain_row(row.toDict())
     return dict(row) if isinstance(row, Mapping) else row
 
 
 def _unique(placed: Sequence[Placed]) -> list[Item]:
-    """Tasks without copies, except copies with an id, which are there on purpose."""
+    """The tasks without copies. A copy with its own id stays, because it is there on purpose."""
     without_copies(placed)
     return [item for _, item in placed if not item.id.startswith(f"{content_hash(item)}-")]
 
 
 def save_tasks(splits: Mapping[str, list[Item]], output_root: str, name: str) -> Path:
-    """Write the tasks as a split folder, so every command works on the run later."""
+    """Write the tasks as a split folder, so all commands can use the run later."""
     rows = {split: [item.model_dump(mode="json") for item in items] for split, items in splits.items()}
     digest = hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
     folder = Path(output_root) / TASK_SETS / f"{safe_name(name)}-{digest[:8]}"

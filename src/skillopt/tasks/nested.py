@@ -1,4 +1,4 @@
-"""Values inside of JSON values: by a dotted path, and the text of a message."""
+"""Reads and removes values inside JSON values by a dotted path, and reads the text of a message."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def at(value: Any, dotted: str) -> Any:
-    """The value at `a.b.c` of a JSON value, also `choices.0.text` in a list; None if it is not there."""
+    """The value at a path such as `a.b.c` or, in a list, `choices.0.text`; None if it is not there."""
     for name in dotted.split("."):
         if isinstance(value, list) and name.isdecimal():
             value = value[int(name)] if int(name) < len(value) else None
@@ -17,8 +17,8 @@ def at(value: Any, dotted: str) -> Any:
 
 
 def without(value: Any, dotted: str) -> Any:
-    """A copy without the value at `a.b.c`, and without objects that are empty then. Nothing in a list is removed but
-    the value itself, which becomes None: the others keep their numbers."""
+    """A copy without the value at `a.b.c`, and without objects that this makes empty. In a list, the value becomes
+    None, so the other values keep their numbers."""
     name, _, rest = dotted.partition(".")
     if isinstance(value, list) and name.isdecimal() and int(name) < len(value):
         return [without(each, rest) if rest else None if n == int(name) else each for n, each in enumerate(value)]
@@ -30,7 +30,7 @@ def without(value: Any, dotted: str) -> Any:
 
 
 def text_of(content: Any) -> str:
-    """The text of a message's content, whatever form it has: a text, or parts with text."""
+    """The text of a message's content, which is a text or parts with text."""
     if isinstance(content, str):
         return content
     if isinstance(content, dict):

@@ -1,4 +1,4 @@
-"""Numbers in text: thousand separators, decimal commas, powers of ten, words such as `million`, and units."""
+"""Reads numbers in text: thousand separators, decimal commas, powers of ten, words such as `million`, and units."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Quantity:
         return f"{self.value:.12g}{' ' * bool(self.unit)}{self.unit}"
 
     def in_unit_of(self, other: Quantity) -> float | None:
-        """The value in the other's unit; None if the units measure different things."""
+        """The value in the unit of `other`; None if the units measure different things."""
         if self.unit == other.unit:
             return self.value
         mine, theirs = _KINDS.get(self.unit), _KINDS.get(other.unit)
@@ -71,7 +71,7 @@ class Quantity:
 
 
 def quantities(text: str, decimal: str = ".") -> list[Quantity]:
-    """Every number in the text, in order. `decimal` settles what `1,234` and `1.234` mean."""
+    """Every number in the text, in order. `decimal` is the decimal separator if `1,234` or `1.234` could mean both."""
     quantities_read = []
     for match in _NUMBER.finditer(text[-20_000:]):
         value = _value(match["digits"], decimal)
@@ -90,7 +90,8 @@ def quantities(text: str, decimal: str = ".") -> list[Quantity]:
 
 
 def canonical_unit(unit: str) -> str:
-    """`Kilometres` and `km` are one unit; a word that is not a known unit stays as it is."""
+    """The usual name of a unit, such as `km` for `Kilometres`; a word that is not a known unit is returned in lower
+    case."""
     plain = "".join(unit.split()).replace("μ", "µ").casefold().rstrip(".")
     return _CANONICAL.get(plain, plain)
 
@@ -101,7 +102,7 @@ def known_unit(unit: str) -> bool:
 
 
 def _value(digits: str, decimal: str) -> float | None:
-    """Digits with separators as a number."""
+    """The number that digits with separators mean; None if they are not a number."""
     plain = re.sub(r"[ \u00a0\u2009\u202f'’_]", "", digits).rstrip(".,")
     dots, commas = plain.count("."), plain.count(",")
     if dots and commas:  # the last one is the decimal separator

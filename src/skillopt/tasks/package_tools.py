@@ -1,4 +1,4 @@
-"""A skill's further files for a chat model: three tools to list, read and run them. Scripts run in the sandbox."""
+"""Tools with which a chat model lists, reads and runs the further files of a skill. Scripts run in the sandbox."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _RUN_BY = {".py": ["python"], ".sh": ["sh"]}
 
 
 class PackageChat:
-    """The target with the package's tools: a caller gets the first reply that does not ask for a file."""
+    """The target with tools for the package's files. A call returns the first reply that does not ask for a file."""
 
     def __init__(self, chat: Chat, skill: Skill, folder: Path, mode: Mode) -> None:
         self._chat, self._skill, self._folder, self._mode = chat, skill, folder, mode
         self._sandbox: Sandbox | None = None
         self.talk: list[Message] = []
-        """The conversation so far, with the files that were asked for."""
+        """The conversation so far, with the contents of files that the target asked for."""
         self.opened: set[str] = set()
         self.ran: set[str] = set()
         functions: list[Callable[..., Any]] = [self.list_skill_files, self.read_skill_file]
@@ -91,7 +91,7 @@ class PackageChat:
             raise FatalError(f"the skill's script '{name}' cannot be run: {error}") from None
 
     def _known(self, path: str) -> str:
-        """A file of the package by the path that the model named; any other path is an error."""
+        """The path that the model named, if it is a file of the package; else raises FileNotFoundError."""
         if path in {FILE, *self._skill.others}:
             return path
         files = ", ".join(sorted(self._skill.others)[:50])
@@ -100,7 +100,7 @@ class PackageChat:
 
 @contextmanager
 def package_chat(skill: Skill, chat: Chat, mode: Mode = "namespaces") -> Iterator[PackageChat]:
-    """The target with the skill's package, in a folder that is removed at the end."""
+    """Give the block the target with tools for the skill's package, whose folder is removed at the end."""
     with tempfile.TemporaryDirectory(prefix="skillopt-skill-", ignore_cleanup_errors=True) as root:
         folder = Path(root, "skill")
         skill.write_to(folder)
@@ -108,17 +108,17 @@ def package_chat(skill: Skill, chat: Chat, mode: Mode = "namespaces") -> Iterato
 
 
 def target_with(skill: Skill, chat: Chat) -> AbstractContextManager[Chat]:
-    """The target; with the tools if the skill has further files."""
+    """The target, with tools for the skill's further files if it has any."""
     return package_chat(skill, chat) if skill.others else nullcontext(chat)
 
 
 def with_files(episode: E, chat: Chat) -> E:
-    """The episode with the package's files that were opened and ran."""
+    """The episode with the names of the package's files that were opened and run."""
     if not isinstance(chat, PackageChat):
         return episode
     return episode.model_copy(update={"opened": tuple(sorted(chat.opened)), "ran": tuple(sorted(chat.ran))})
 
 
 def scripts_of(skill: Skill) -> list[str]:
-    """The files that can be run."""
+    """The files of a skill's package that can be run."""
     return sorted(name for name in skill.others if name.startswith("scripts/") or name in skill.executable)

@@ -1,4 +1,5 @@
-"""Tests of promptfoo as tasks. Nothing of a config is run: code, files and templates are refused by their names."""
+"""Reads the tests of promptfoo as tasks. Nothing of a config is run: tests with code, files or templates are
+refused."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from skillopt.tasks.dialogs import asked_by
 from skillopt.tasks.nested import at
 
 LARGEST = 16 << 20
-"""The most bytes of a config: YAML is read whole, and slowly."""
+"""The most bytes of a config, because YAML is read as a whole, and slowly."""
 _VARIABLE = re.compile(r"\{\{\s*([\w.]+)\s*\}\}")
 _TEXTS = {"contains", "icontains", "contains-all", "icontains-all", "not-contains", "not-icontains"}
 _ANY = {"contains-any", "icontains-any"}
@@ -33,12 +34,12 @@ class PromptfooCase:
 
     number: int
     asked: Json
-    """The fields of a task that the prompt gives."""
+    """The fields of the task that come from the prompt."""
     check: MinedCheck | None
     problem: str
-    """Why it cannot be a task."""
+    """Why the test cannot be a task; empty if it can."""
     several: bool
-    """Do other prompts of the config ask the same test?"""
+    """Does the config have other prompts for the same test?"""
 
     @property
     def request(self) -> str:
@@ -64,7 +65,7 @@ def promptfoo_rows(file: Path) -> Iterator[Row]:
 
 
 def read_promptfoo(file: Path) -> Iterator[PromptfooCase]:
-    """The tests of a config; a test that cannot be a task has the reason."""
+    """The tests of a config. If a test cannot be a task, its `problem` says why."""
     try:
         value = parse_yaml(read_bytes(file, LARGEST).decode("utf-8-sig"))
     except ValueError as error:
@@ -110,8 +111,9 @@ def _cases(number: int, test: Any, default: Any, prompts: Sequence[str], lack: s
 
 
 def _asked(prompt: str, variables: Json) -> Json:
-    """A prompt is a text, or a JSON list of messages. Such a list is read before it is filled in, so a value may hold
-    quotation marks; a list that only its values make JSON is read afterwards."""
+    """The fields of a task from a prompt, which is a text or a JSON list of messages. A list is parsed before
+    variables are filled in, so values may contain quotation marks; if it is JSON only with its values, it is parsed
+    afterwards."""
     filled = _filled(prompt, variables)
     for text, values in ((prompt, variables), (filled, {})):
         if messages := _messages(text):
@@ -120,7 +122,7 @@ def _asked(prompt: str, variables: Json) -> Json:
 
 
 def _messages(text: str) -> list[Json]:
-    """The messages of a JSON list; none if the text is something else."""
+    """The messages of a JSON list; empty if the text is something else."""
     try:
         messages = json.loads(text) if text.lstrip().startswith("[") else None
     except (ValueError, RecursionError):
@@ -129,7 +131,7 @@ def _messages(text: str) -> list[Json]:
 
 
 def _filled(content: Any, variables: Json) -> Any:
-    """A text, or the parts of a message, with the values of the variables."""
+    """A text, or the parts of a message, with the variables filled in."""
     if isinstance(content, str):
         return _VARIABLE.sub(lambda name: _text(at(variables, name[1])), content) if variables else content
     if isinstance(content, list):
@@ -143,7 +145,7 @@ def _refused(variables: Json, asserts: Sequence[Any]) -> str:
     for each in asserts:
         kind = str(at(each, "type"))
         if kind not in _KNOWN:
-            code = "code, which is never run" if kind in {"javascript", "python", "ruby"} else "no check of SkillOpt"
+            code = "code, which is never run" if kind in {"javascript", "python", "ruby"} else "not a check of SkillOpt"
             return f"assert {kind}: is {code}; known are: {', '.join(sorted(_KNOWN))}"
     values = [(f"vars.{name}", value) for name, value in variables.items()]
     values += [(f"assert {at(each, 'type')}", value) for each in asserts for value in _list(at(each, "value"))]
@@ -151,7 +153,7 @@ def _refused(variables: Json, asserts: Sequence[Any]) -> str:
         if isinstance(value, str) and value.startswith(("file:", "exec:", "python:")):
             return f"{name}: '{value[:80]}' is a file or a program, which is neither read nor run; write its text here"
         if isinstance(value, list) and name.startswith("vars."):
-            return f"{name}: is a list, of which promptfoo makes a test for each value; write one test per value"
+            return f"{name}: is a list, from which promptfoo makes several tests; write one test per value"
     return ""
 
 
@@ -161,7 +163,7 @@ def _together(asserts: Sequence[Any]) -> str:
 
 
 def _check(asserts: Sequence[Any]) -> MinedCheck | None:
-    """The check of a test: its texts together, or its one assertion of another kind. Code is never taken over."""
+    """The check that a test's assertions make together; None if they cannot be one check. Code is never used."""
     kinds = {str(at(each, "type")) for each in asserts}
     texts = [_text(value) for each in asserts for value in _list(at(each, "value"))]
     if kinds and kinds <= _TEXTS:

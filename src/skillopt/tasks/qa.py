@@ -1,4 +1,4 @@
-"""Questions with answers: items from files, a way to do them (tasks/agents.py), a scorer (tasks/scorers.py)."""
+"""The env of questions with answers: items from files, an agent (tasks/agents.py) and a scorer (tasks/scorers.py)."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ SplitLimits = Annotated[dict[str, Annotated[int, Field(ge=1)]], AfterValidator(_
 
 
 class QAOptions(Options):
-    """`env.options` of questions and answers."""
+    """Options of questions and answers (`env.options`)."""
 
     limit: SplitLimits = Field(default={})
-    """The most items to use of a split, for a first try on a part: {train: 40, val: 20}."""
+    """The most items to use of each split, to try a part first: {train: 40, val: 20}."""
     workspace_mb: int = Field(default=64, ge=1, le=1024)
-    """The largest workspace, at the start of a task and at its end."""
+    """The most megabytes of a workspace, at the start of a task and at its end."""
     sandbox: Mode = "namespaces"
-    """How a package's scripts are run for a chat model; see docs/sandbox.md for `limits`."""
+    """How a package's scripts are isolated when a chat model runs them; docs/sandbox.md explains `limits`."""
 
 
 def take(items: list[Item], most: int | None) -> list[Item]:
-    """The first `most` items, the same number of each type as far as they go, in their old order."""
+    """At most `most` items, as evenly from all types as possible, in their old order."""
     if most is None or most >= len(items):
         return items
     return [items[index] for index in sorted(in_turn([item.type for item in items])[:most])]
@@ -72,9 +72,9 @@ class QAEnv(Env):
         starts: Mapping[str, Files] | None = None,
         local: bool = True,
     ) -> None:
-        """`splits`, `agent` and `scorer` replace those of the config. An env of a special kind may bring
-        its options, which extend these, the files that each item's workspace starts from, and whether any workspace is
-        on this machine."""
+        """`splits`, `agent` and `scorer` replace those of the config. A subclass may pass its own `options`, the
+        files that each item's workspace starts from (`starts`), and whether any workspace is on this machine
+        (`local`)."""
         options = options or QAOptions.read(config.options, "env.options")
         self.name = config.benchmark or config.name
         root = Path(config.split_dir) if config.split_dir else Path(config.data).parent
@@ -106,7 +106,7 @@ class QAEnv(Env):
         return self._splits[split]
 
     async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode:
-        """A rollout, with the score of the files that it left if those are scored."""
+        """Do a task. If files are scored, the episode has the score of the files that the rollout left."""
         episode = await self._agent.run(item, skill, chat)
         if not self.scores_files or episode.score is not None or self._scorer.is_judged(item):
             return episode
@@ -122,7 +122,8 @@ class QAEnv(Env):
         return self._score_files(item, output, "") if self.scores_files else self._scorer(item, output)
 
     async def _score_files(self, item: Item, output: str, packed: str) -> Score:
-        """The files as the rollout left them, in a fresh folder, with the check's own next to it."""
+        """Score the files of a rollout. They are restored in a fresh folder, next to which the check puts its own
+        files."""
         with temporary_folder("skillopt-check-") as root:
             restore(self.workspaces.start(item), packed, root / "workspace")
             return await self._scorer.score_files(item, output, root / "workspace")
@@ -152,7 +153,8 @@ def _refuse_own_scoring(splits: Mapping[str, Sequence[Item]]) -> None:
 
 
 def load_items(config: EnvConfig, *, answers: bool = True) -> dict[str, list[Item]]:
-    """The items by split, from one file that is split or from a folder that is."""
+    """The items by split, from `env.data` (one file, which is split) or `env.split_dir` (a folder with three
+    splits)."""
     if config.data and config.split_dir:
         raise UserError("env.data and env.split_dir exclude each other; remove one")
     if config.data:
@@ -161,5 +163,5 @@ def load_items(config: EnvConfig, *, answers: bool = True) -> dict[str, list[Ite
             file, ratios=parse_ratios(config.split), seed=config.split_seed, answers=answers, columns=config.columns
         )
     if config.columns:
-        raise UserError("env.columns: belongs to env.data; the files of env.split_dir have our names")
+        raise UserError("env.columns: works only with env.data; in env.split_dir the columns are id, question, answer")
     return read_splits(config.split_dir, answers=answers)

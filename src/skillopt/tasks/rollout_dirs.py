@@ -23,19 +23,20 @@ class RolloutDirs:
     workspace: Path
     home: Path
     skill: Path
-    """SKILL.md, or the one document."""
+    """The skill's document, SKILL.md."""
     skill_dir: Path
-    """The whole package."""
+    """The folder with the skill's whole package."""
     item: Path
 
     def with_diff(self, episode: WorkedEpisode, start: WorkspaceStart, most: int) -> WorkedEpisode:
-        """The episode with its changes of the workspace."""
+        """The episode with its changes to the files of the workspace."""
         return episode.model_copy(update=vars(difference(start, self.workspace, most)))
 
 
 @contextmanager
 def rollout_dirs(item: Item, skill: Skill, start: WorkspaceStart, template: str = "") -> Iterator[RolloutDirs]:
-    """Fresh folders, which are removed at the end. `template` is a folder that every workspace starts with."""
+    """Make the folders of a rollout; remove them at the end. `template` is a folder that is copied into the
+    workspace."""
     with temporary_folder("skillopt-agent-") as root:
         package = root / "skill"
         dirs = RolloutDirs(
@@ -54,13 +55,14 @@ def rollout_dirs(item: Item, skill: Skill, start: WorkspaceStart, template: str 
 
 
 def unread(folder: Path) -> None:
-    """Mark all files as never read, so `files_read` finds those that are."""
+    """Mark all files of a folder as never read, so `files_read` finds those that are read later."""
     for file in folder.rglob("*"):
         if file.is_file():
             os.utime(file, (0, file.stat().st_mtime))
 
 
 def files_read(folder: Path, skill: Skill) -> list[str]:
-    """The package's further files that were read, if the disk records it; agents look at every SKILL.md."""
+    """The package's further files that were read, if the disk records it. Agents always read SKILL.md, so it is left
+    out."""
     files = ((name, folder / name) for name in sorted(skill.others))
     return [name for name, file in files if file.is_file() and not file.is_symlink() and file.stat().st_atime > 0]

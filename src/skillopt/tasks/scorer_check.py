@@ -1,7 +1,7 @@
-"""Does the scorer give one output one score, and can it tell right answers from wrong ones?
+"""Checks a scorer: does it give one output one score, and can it tell right answers from wrong ones?
 
-It is tried on the items' expected answers, on those of other items, and on expected answers with a few words left out.
-No model is asked: a judge, and a check that looks at files, are left alone.
+The scorer is tried on the items' expected answers, on those of other items, and on expected answers with a few words
+left out. No model is asked, so judges are not tried.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from skillopt.tasks.data import shortened, shown_name
 from skillopt.tasks.scoring import normalise
 
 PROSE = 10
-"""From so many words on, nobody writes an answer twice in the same way."""
+"""The fewest words of an answer that is free text: nobody writes it twice in the same way."""
 INSTEAD = (
     "set env.scoring to f1 (shared words) and evaluation.metric to soft, or env.scoring to judge (the optimizer model "
     "grades each reply)"
 )
 _TRIED = 5
-"""The most items whose outputs are scored twice before a training; three outputs of each."""
+"""The most items whose outputs are scored twice before a training, with three outputs for each item."""
 _WORD = re.compile(r"[^\W\d_]+")
 _BREAK = re.compile(r"[,;|\n]")
 
@@ -35,18 +35,18 @@ class ScorerFault:
     says: str
     fix: str
     certain: bool = True
-    """Does the fault affect all items? False: only some."""
+    """True if the fault affects most items; False if only some."""
 
 
 def is_prose(items: Sequence[Item]) -> bool:
-    """Are most expected answers free text? Labels, lists and texts to be copied from the task are not."""
+    """Are most expected answers free text? Labels, lists and texts that are copied from the task are not."""
     answers = [item.answers[0] for item in items if item.answers and not _is_copied(item)]
     prose = sum(_reads_as_prose(answer) for answer in answers)
     return prose * 2 > len(items) and not closed_set(items)
 
 
 def words_of(items: Sequence[Item]) -> int:
-    """How many words the expected answers have on average."""
+    """The mean number of words of the expected answers."""
     return round(fmean(len(item.answers[0].split()) for item in items if item.answers))
 
 
@@ -65,7 +65,7 @@ def can_be_tried(env: Env) -> bool:
 
 
 async def two_scores(env: Env, item: Item, output: str) -> ScorerFault | None:
-    """Does the scorer give one output two scores? Its feedback may differ."""
+    """A fault if the scorer gives one output two scores; else None. Only its feedback may differ."""
     first, second = await score_output(env, item, output), await score_output(env, item, output)
     if first.numbers == second.numbers:
         return None
@@ -74,7 +74,8 @@ async def two_scores(env: Env, item: Item, output: str) -> ScorerFault | None:
 
 
 async def refuse_two_scores(env: Env) -> None:
-    """Check the scorer before anything is paid for. One that raises passes here: the run's first task shows that."""
+    """Raise UserError if the scorer gives one output two scores, before anything is paid for. A scorer that raises
+    an error passes here, because the run's first task shows that error."""
     for item in [] if is_noisy(env) else env.items("train")[:_TRIED]:
         for output in [""] if env.scores_files else [*item.answers[:1], "", item.question]:
             try:
@@ -90,7 +91,7 @@ async def refuse_two_scores(env: Env) -> None:
 
 
 async def scorer_finding(env: Env, items: Sequence[Item], metric: str) -> ScorerFault | None:
-    """The first thing that is wrong with the scorer."""
+    """The first fault of the scorer that is found; None if there is none."""
     try:
         for check in (gives_nothing, word_for_word, cannot_tell):
             if finding := await check(env, items, metric):
@@ -102,7 +103,7 @@ async def scorer_finding(env: Env, items: Sequence[Item], metric: str) -> Scorer
 
 
 async def gives_nothing(env: Env, items: Sequence[Item], metric: str) -> ScorerFault | None:
-    """Does the scorer give 0 to every expected answer, and never say why?"""
+    """A fault if the scorer gives 0 to every expected answer and never says why; else None."""
     answered = [item for item in items if item.answers]
     for item in answered:
         score = await score_output(env, item, item.answers[0])
@@ -120,7 +121,7 @@ async def gives_nothing(env: Env, items: Sequence[Item], metric: str) -> ScorerF
 
 
 async def word_for_word(env: Env, items: Sequence[Item], metric: str) -> ScorerFault | None:
-    """Are the expected answers free text, and does the scorer want them in exactly these words?"""
+    """A fault if the expected answers are free text and the scorer wants exactly these words; else None."""
     if not is_prose(items):
         return None
     tried = [item for item in items if item.answers and _reads_as_prose(item.answers[0])]
@@ -140,7 +141,7 @@ async def word_for_word(env: Env, items: Sequence[Item], metric: str) -> ScorerF
 
 
 async def cannot_tell(env: Env, items: Sequence[Item], metric: str) -> ScorerFault | None:
-    """Does the scorer give the expected answers of other items as much as the right ones?"""
+    """A fault if the scorer gives the expected answers of other items as much as the right ones; else None."""
     pairs, alike = 0, []
     for item, other in _shuffled(items):
         right, wrong = [(await score_output(env, item, each.answers[0])).value(metric) for each in (item, other)]
@@ -158,7 +159,7 @@ async def cannot_tell(env: Env, items: Sequence[Item], metric: str) -> ScorerFau
 
 
 def _shuffled(items: Sequence[Item]) -> list[tuple[Item, Item]]:
-    """Each item with the next one whose expected answers are all others."""
+    """Each item with the next item that has no expected answer in common with it."""
     answered = [item for item in items if item.answers]
     forms = [{normalise(answer) for answer in item.answers} for item in answered]
     pairs = []

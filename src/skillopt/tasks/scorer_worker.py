@@ -1,4 +1,4 @@
-"""One worker process for scorers, started by scorers.py: loads one function, then scores one output per line."""
+"""A worker process of a scorer, started by scorers.py: it loads one function, then scores one output per line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ScorerSetup(TypedDict):
-    """The first line that a worker reads."""
+    """The first line that a scorer's worker process reads."""
 
     reference: str
     memory_mb: int
@@ -29,7 +29,8 @@ class ScorerSetup(TypedDict):
 
 
 class ScorerRequest(TypedDict, total=False):
-    """The workspace only if there is one; an empty request asks for the scorer's parameters and description."""
+    """A request to a scorer's worker process, with a workspace only if there is one. An empty request asks for the
+    scorer's parameters and description."""
 
     item: JsonObject
     output: str
@@ -98,7 +99,7 @@ _OURS = {__file__, child.__file__, scores.__file__}
 
 
 def explain(error: BaseException) -> dict[str, str]:
-    """The error and the user's own line that raised it."""
+    """An error as JSON fields, with the line of the user's code that raised it."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename not in _OURS]
     where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
     return {"error": f"{type(error).__name__}: {error}{where}"[:500]}

@@ -29,11 +29,11 @@ from skillopt.tasks.scoring import DESCRIPTIONS, SCORERS
 
 WORKER = Path(__file__).with_name("scorer_worker.py")
 TRIES = 2
-"""A scorer that hangs or crashes gets a second try in a fresh process: the machine may have been to blame."""
+"""How often a scorer that hangs or crashes is tried, each time in a fresh process: the machine may be the cause."""
 
 
 def open_scorer(config: EnvConfig, root: Path = Path()) -> Scorer:
-    """`root` is the folder of the tasks, below which checks find their files."""
+    """Make the scorer that `env.scoring` names. `root` is the folder of the tasks; checks find their files below it."""
     scoring, options = config.scoring, config.scoring_options
     if scoring in SCORERS:
         return NamedScorer(scoring, options)
@@ -56,8 +56,8 @@ def open_scorer(config: EnvConfig, root: Path = Path()) -> Scorer:
 
 
 class ScorerPool:
-    """Worker processes for one scorer, `file.py:fn`, `module:fn` or `built-in:name`: one that hangs, crashes or eats
-    memory costs its item and not the run."""
+    """Worker processes for one scorer, named `file.py:fn`, `module:fn` or `built-in:name`. If the scorer hangs,
+    crashes or uses too much memory, only the item is lost and not the run."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class ScorerPool:
 
     def check(self, where: str) -> Json:
         """Load the scorer once, so a missing file or function is reported before anything is paid for. Returns
-        whether it takes the workspace, and its description."""
+        whether the scorer takes the workspace, and its description."""
         try:
             return self._pool.ask_now({}, max(self._timeout, 60.0))
         except (ScorerError, WorkerGoneError) as error:
@@ -119,7 +119,8 @@ class _ScorerOptions(Options, strict=True):
 
 
 class NamedScorer(Scorer):
-    """One of scoring.py. Its options are in the config; a field of an item with the same name overrides them."""
+    """A built-in scorer of scoring.py. Its options are in the config; a field of an item with an option's name
+    overrides it."""
 
     needs_answers = True
 
@@ -175,7 +176,7 @@ class NamedScorer(Scorer):
 
 
 class FunctionOptions(Options):
-    """`env.scoring_options` of a function that a program passes in."""
+    """Options of a scorer function that a program passes in (`env.scoring_options`)."""
 
     noisy: bool = False
     pass_at: float = Field(default=1.0, gt=0, le=1)
@@ -185,8 +186,8 @@ _ONE_AT_A_TIME = ThreadPoolExecutor(1, thread_name_prefix="scorer")
 
 
 class FunctionScorer(Scorer):
-    """A function that a program passes in, of item and output. One that is not async runs in a thread, for one output
-    at a time. A parameter named `workspace` gets the folder that the rollout left, a Path."""
+    """A scorer function that a program passes in. It gets item and output. If it is not async, it runs in a thread,
+    for one output at a time. A parameter named `workspace` gets the Path of the folder that the rollout left."""
 
     def __init__(self, function: Callable[..., Any], options: FunctionOptions) -> None:
         self._function, self._pass_at = function, options.pass_at
@@ -214,7 +215,7 @@ class FunctionScorer(Scorer):
 
 
 class OwnOptions(FunctionOptions):
-    """`env.scoring_options` of a user's function in separate processes."""
+    """Options of a user's scorer function, which runs in separate processes (`env.scoring_options`)."""
 
     timeout: float = Field(default=10, gt=0)
     memory_mb: int = Field(default=2048, ge=0)
@@ -223,9 +224,10 @@ class OwnOptions(FunctionOptions):
 
 
 class OwnScorer(Scorer):
-    """`scorer.py:fn`: item and output give a score (skillopt/tasks/as_score.py); sync or async.
+    """A user's scorer function, named `scorer.py:fn`. It gets item and output and returns a score
+    (skillopt/tasks/as_score.py); it may be async.
 
-    A parameter named `workspace` gets the folder that the rollout left, a Path.
+    A parameter named `workspace` gets the Path of the folder that the rollout left.
     """
 
     def __init__(self, reference: str, options: OwnOptions) -> None:

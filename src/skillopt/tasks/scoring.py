@@ -1,4 +1,4 @@
-"""Scores by name: an output and the accepted answers give hard 0/1 and soft 0..1. No output makes a scorer raise."""
+"""The built-in scorers. They give an output a hard score (0 or 1) and a soft score (0 to 1), and never raise."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from skillopt.tasks.data import shortened
 from skillopt.tasks.numbers import Quantity, known_unit, quantities
 
 _ANSWER_TAG = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL | re.IGNORECASE)
-"""Matches a tag, but not one that is only mentioned before the real one."""
+"""Matches an answer tag, but not an opening tag that is only mentioned before the real one."""
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _UNFINISHED = re.compile(r"[^=\s][ \t]*[=≈][^\w=]*\Z")
@@ -27,7 +27,7 @@ _UNFINISHED = re.compile(r"[^=\s][ \t]*[=≈][^\w=]*\Z")
 
 NO_ANSWER = ("the reply names no choice", "the reply holds no number", "the reply holds no usable JSON object")
 SEVERAL = ("the reply names several choices",)
-"""Beginnings of the feedback on replies whose form hides their answer."""
+"""Beginnings of the feedback on replies from which no single answer can be read (with `NO_ANSWER`)."""
 
 Choices = Sequence[str | int | float] | Mapping[str, str | int | float]
 
@@ -58,7 +58,7 @@ def token_f1(answer: str, gold: str) -> float:
 
 
 def exact(output: str, answers: Sequence[str]) -> Score:
-    """hard: equal to an answer in normal form; soft: the best token F1 with any of them."""
+    """hard: 1 if the reply equals an accepted answer in normal form; soft: the best token F1."""
     answer = extract_answer(output)
     hard = any(normalise(answer) == normalise(gold) for gold in answers)
     soft = max(token_f1(answer, gold) for gold in answers)
@@ -66,7 +66,7 @@ def exact(output: str, answers: Sequence[str]) -> Score:
 
 
 def f1(output: str, answers: Sequence[str], *, threshold: float = 0.5) -> Score:
-    """hard: token F1 of at least `threshold` with an answer; soft: the best token F1."""
+    """hard: 1 if the token F1 with an accepted answer is at least `threshold`; soft: the best token F1."""
     soft = max(token_f1(extract_answer(output), gold) for gold in answers)
     return Score(
         hard=float(soft >= threshold), soft=soft, feedback="" if soft >= threshold else expected_feedback(answers)
@@ -74,7 +74,8 @@ def f1(output: str, answers: Sequence[str], *, threshold: float = 0.5) -> Score:
 
 
 def contains(output: str, answers: Sequence[str], *, every: bool = False) -> Score:
-    """hard: an answer is in the output as whole words; with `every`, all of them are. soft: the share that is."""
+    """hard: 1 if the output has an answer as whole words (with `every`: all answers); soft: with `every`, the share;
+    else hard."""
     answer = f" {normalise(extract_answer(output))} "
     missing = [gold for gold in answers if f" {normalise(gold)} " not in answer]
     share = 1 - len(missing) / len(answers)
@@ -86,7 +87,7 @@ def contains(output: str, answers: Sequence[str], *, every: bool = False) -> Sco
 
 
 def choice(output: str, answers: Sequence[str], *, choices: Choices = ()) -> Score:
-    """hard = soft: the reply names the right choice and no other, by its letter or its text.
+    """hard and soft: 1 if the reply names the right choice and no other, by its letter or its text.
 
     `choices` are the labels, or {letter: text}; a list of texts is lettered A, B, C … if the answer is a letter.
     """
@@ -102,7 +103,7 @@ def choice(output: str, answers: Sequence[str], *, choices: Choices = ()) -> Sco
 
 
 def _lettered(choices: Choices, answers: Sequence[str]) -> dict[str, str]:
-    """Label in normal form → text; without choices, the letters, or the answers themselves."""
+    """The choices as label (in normal form) → text. Without choices, the labels are letters, digits or the answers."""
     if isinstance(choices, Mapping):
         return {normalise(str(label)): str(text) for label, text in choices.items()}
     by_letter = all(re.fullmatch(r"\W*[A-Za-z]\W*", gold) for gold in answers)
@@ -139,7 +140,7 @@ def _named_choices(answer: str, texts: Mapping[str, str]) -> set[str]:
 
 @lru_cache(maxsize=256)
 def _label_patterns(labels: frozenset[str]) -> tuple[re.Pattern[str], ...]:
-    """Finds a label of one character: at the beginning of the reply, after a word for answer, or as `(B)`."""
+    """Patterns for a label of one character: at the beginning, after a word such as `answer`, or as `(B)`."""
     label = f"([{re.escape(''.join(sorted(labels)))}])"
     patterns = (
         rf"\W*{label}(?:[).:\]](?!\d)|\s*$|\s+[-–—])",
@@ -158,10 +159,10 @@ def number(
     units: Literal["optional", "required", "ignore"] = "optional",
     decimal: Literal[".", ","] = ".",
 ) -> Score:
-    """hard = soft: the last number of the reply (or of its `<answer>`) equals an answer's, within the tolerance.
+    """hard and soft: 1 if the last number of the reply (or of its `<answer>`) is an accepted one, within the tolerance.
 
-    units: optional (a unit that is given must fit, `2 km` is `2000 m`), required, or ignore. decimal: what `1,234`
-    means if it could be both; `.` reads it as 1234.
+    units: optional (a unit that is given must fit, `2 km` is `2000 m`), required, or ignore. decimal: the decimal
+    separator if `1,234` could mean both; with `.` it is 1234.
     """
     answer = _last_line_of_answer(output)
     unfinished = _UNFINISHED.search(answer[-2000:])
@@ -182,7 +183,7 @@ def number(
 
 
 def _last_line_of_answer(output: str) -> str:
-    """The answer; if nothing marks it, the content of `\\boxed{…}` or the text after `####`."""
+    """The part of a reply that has its number: in `\\boxed{…}`, after `####`, or the whole answer."""
     answer = extract_answer(output)
     boxed = re.findall(r"\\boxed\{([^{}]*)\}", answer[-20_000:])
     return boxed[-1] if boxed else answer.rpartition("####")[2]
@@ -212,7 +213,8 @@ def _number_problem(got: Quantity | None, want: Quantity, tolerance: float, unit
 
 
 def anls(output: str, answers: Sequence[str], *, threshold: float = 0.5) -> Score:
-    """soft: 1 − the normalised edit distance to the nearest answer, 0 from `threshold` on; hard: soft ≥ 0.999."""
+    """soft: 1 − the normalised edit distance to the nearest answer, 0 from the distance `threshold` on; hard: soft ≥
+    0.999."""
     answer = " ".join(extract_answer(output).lower().split())
     soft = max(_similarity(answer, " ".join(gold.lower().split()), threshold) for gold in answers)
     return Score(hard=float(soft >= 0.999), soft=soft, feedback="" if soft >= 0.999 else expected_feedback(answers))
@@ -229,7 +231,7 @@ def _similarity(a: str, b: str, threshold: float) -> float:
 
 
 def edit_distance(a: str, b: str) -> int:
-    """Levenshtein's distance, a column of the table in one integer's bits (Myers 1999, Hyyrö 2003)."""
+    """The Levenshtein distance; the bits of one integer are a column of the table (Myers 1999, Hyyrö 2003)."""
     if not a or not b:
         return len(a) or len(b)
     places: dict[str, int] = {}
@@ -248,7 +250,7 @@ def edit_distance(a: str, b: str) -> int:
 
 
 def regex(output: str, answers: Sequence[str], *, search: bool = False, ignore_case: bool = True) -> Score:
-    """hard = soft: the answer matches one of the patterns wholly; with `search`, somewhere."""
+    """hard and soft: 1 if the whole answer matches one of the patterns; with `search`, if a part of it does."""
     answer = extract_answer(output)
     for pattern in answers:
         compiled = _compiled(pattern, ignore_case)
@@ -263,10 +265,10 @@ def _compiled(pattern: str, ignore_case: bool) -> re.Pattern[str]:
 
 
 def json_fields(output: str, answers: Sequence[str], *, fields: Sequence[str] = (), tolerance: float = 0.0) -> Score:
-    """hard: the reply's JSON has every field of an answer's, with its value; soft: the share of fields that it has.
+    """hard: 1 if the reply's JSON has every field of an answer, with its value; soft: the share of fields that it has.
 
-    `fields` (dotted, such as `address.city`) says which count; without it, all of the answer's. Numbers within the
-    tolerance are equal, texts without regard to case and outer space; further fields of the reply do not count.
+    `fields` (dotted, such as `address.city`) lists the fields that count; by default all of the answer's. Numbers
+    within the tolerance are equal; case and spaces of texts do not count. The reply may have further fields.
     """
     try:
         got = parse(ChatReply(text=extract_answer(output)))
@@ -293,14 +295,14 @@ _MISSING = object()
 
 
 def _leaves(value: Any, name: str) -> list[tuple[str, Any]]:
-    """Fields of objects within objects, dotted; a list is one value."""
+    """The fields of a JSON value, with dotted names for those of inner objects; a list is one value."""
     if not isinstance(value, dict) or not value:
         return [(name, value)]
     return [leaf for key, below in value.items() for leaf in _leaves(below, f"{name}.{key}" if name else key)]
 
 
 def _at(value: Any, dotted: str) -> Any:
-    """The value at a dotted name; a key that itself contains dots is found as well."""
+    """The value at a dotted name; `_MISSING` if there is none. A key that itself contains dots is found as well."""
     if not dotted:
         return value
     if isinstance(value, dict) and dotted in value:
@@ -339,7 +341,7 @@ def _short(value: Any) -> str:
 
 
 def expected_feedback(answers: Sequence[str]) -> str:
-    """The feedback on a wrong answer if a scorer has nothing more precise."""
+    """The feedback on a wrong answer if a scorer has no more precise feedback."""
     return "expected " + " or ".join(f'"{answer}"' for answer in answers[:3])
 
 
@@ -362,7 +364,7 @@ DESCRIPTIONS = {
     "regex": f"A reply is right when it matches the expected pattern. {_TAG}",
     "json": "The reply must hold a JSON object with the expected fields and values; text around it does no harm.",
 }
-"""How each scorer decides, for the optimizer."""
+"""The description of each scorer for the optimizer."""
 
 SCORERS: dict[str, Callable[..., Score]] = {
     "exact": exact,
@@ -374,4 +376,4 @@ SCORERS: dict[str, Callable[..., Score]] = {
     "regex": regex,
     "json": json_fields,
 }
-"""Each takes the output and the answers; options are keyword arguments (`env.scoring_options`, or an item's fields)."""
+"""The built-in scorers by name. Options are keyword arguments, from `env.scoring_options` or an item's fields."""

@@ -1,6 +1,6 @@
-"""The shell agent: any chat model does workspace tasks with one tool, a command in the sandboxed workspace.
+"""The shell agent: a chat model does workspace tasks with one tool, which runs commands in the sandboxed workspace.
 
-The skill's package is at `$SKILLOPT_SKILL_DIR`. A model that has no tools may write a ```sh block in its reply.
+The skill's package is at `$SKILLOPT_SKILL_DIR`. A model that cannot call tools may write a ```sh block in its reply.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ _CLOSED = re.compile(r"\s*\}")
 _LONGEST_RESULT = 8000
 
 Run = Callable[[str], Awaitable[SandboxResult]]
-"""Runs a command in the folder of the task's files."""
+"""A function that runs a command in the folder of the task's files."""
 
 
 class ShellOptions(Options):
-    """`env.agent_options` of the shell agent."""
+    """Options of the shell agent (`env.agent_options`)."""
 
     turns: int = Field(default=30, ge=1, le=1000)
-    """Replies of the model."""
+    """The most replies of the model in one task."""
     timeout: float = Field(default=600, gt=0)
-    """Seconds for the whole task."""
+    """The most seconds for the whole task."""
     sandbox: Mode = "namespaces"
     limits: SandboxLimits = SandboxLimits()
     """The limits of one command."""
@@ -80,14 +80,15 @@ class ShellAgent:
         return await journalled(chat, self.identity(item, skill), work)
 
     def identity(self, item: Item, skill: Skill) -> list[Any]:
-        """The identity of a rollout for the journal."""
+        """The values that identify a rollout in the journal."""
         options = self.options.model_dump(mode="json", exclude={"timeout"})
         return ["shell agent", options, item.model_dump(mode="json"), self._workspaces.start(item).digest, skill.hash]
 
     async def worked(
         self, item: Item, skill: Skill, chat: Chat, run: Run, description: str = IN_SANDBOX
     ) -> WorkedEpisode:
-        """The conversation, up to the first reply without a command, or to a limit; `run` runs a command."""
+        """Do the task: run the commands of the replies until a reply has none, or a limit is reached. `run` runs a
+        command."""
         session = _Session(run, skill)
         tool = Tool(name="run", description=description, parameters=_PARAMETERS, run=session.run)
         talk = start(skill, f"{task_text(item)}{_HOW}{_PACKAGE if skill.others else ''}")
@@ -113,14 +114,14 @@ class ShellAgent:
 
 
 class _Session:
-    """One task's commands, and the package's files that they used."""
+    """Runs the commands of one task, and records the package's files that they name."""
 
     def __init__(self, run: Run, skill: Skill) -> None:
         self._command, self._skill = run, skill
         self._commands: list[str] = []
 
     async def run(self, command: object = None, **_more: object) -> str:
-        """The result of a command, for the model."""
+        """Run a command; returns its result for the model."""
         if not isinstance(command, str):
             return 'error: the tool run has one argument: {"command": "ls"}'
         self._commands.append(command)
@@ -141,7 +142,8 @@ class _Session:
 
 
 def written_command(text: str) -> str:
-    """The command that a reply holds as text: of a model that has no tools, or writes its calls down."""
+    """The command in the text of a reply, from a model that cannot call tools or writes its calls as text; empty if
+    none."""
     if block := _BLOCK.search(text):
         return block[1].strip()
     if call := _CALL.search(text):

@@ -1,9 +1,9 @@
-"""One file or folder of tasks becomes train, val and test: seeded, stratified, without copies, and saved next to it.
+"""Splits a file or folder of tasks into train, val and test: seeded, stratified, without copies, and saved next to it.
 
-The split of a file is kept by content: an item stays where it is when its id, its answers or its place in the file
-change. Items of the same `group` (questions about one document, say) stay together. A file whose tasks have changed
-since the split was written is not split anew in silence, since test items might then be trained on. The split of a
-folder is kept by the tasks' names: a task that is added or edited moves no other.
+The split of a file goes by content: an item stays in its split if its id, its answers or its position in the file
+change. Items of one `group` (such as questions on one document) stay together. If the tasks of a file have changed
+since the split was written, that is an error: a new split might train on test items. The split of a folder goes by the
+tasks' names: a new or edited task moves no other task.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from skillopt.tasks.tables import is_hub_name
 
 RATIOS = {"train": 0.5, "val": 0.25, "test": 0.25}
 TASK_SETS = "task_sets"
-"""The folder of tasks that a program passed in."""
+"""The name of the folder for tasks that a program passed in."""
 
 
 class SplitRow(BaseModel):
@@ -52,11 +52,11 @@ class SplitFile(BaseModel):
 
 
 Change = Literal["refuse", "extend", "renew"]
-"""How to proceed if the file and its saved split differ."""
+"""How to proceed if the tasks of a file and its saved split differ."""
 
 
 def split_path(source: Path) -> Path:
-    """The path of a split: next to the file or folder; for a data set of Hugging Face, in the working folder."""
+    """The path of a split's file: next to the tasks; for a Hugging Face data set, in the working folder."""
     if is_hub_name(source):
         return Path(re.sub(r"[^\w.-]+", "-", source.as_posix()) + ".split.json")
     source = source.absolute() if source.is_dir() else source
@@ -72,9 +72,9 @@ def load_split(
     change: Change = "refuse",
     columns: Mapping[str, str] | None = None,
 ) -> dict[str, list[Item]]:
-    """The items of a file by split, as the split next to it says; if there is none, it is made and written."""
+    """The items of a file by split. The split is read from the file next to it, or made and written there."""
     if file.is_dir():
-        raise UserError(f"env.data: '{file}' is a folder; one with train/, val/ and test/ belongs in env.split_dir")
+        raise UserError(f"env.data: '{file}' is a folder; set env.split_dir to a folder with train/, val/ and test/")
     items = without_copies(placed_tasks(file, columns=columns, answers=answers))[0]
     saved = _read(split_path(file), "content") if change != "renew" else {}
     if saved and change == "refuse":
@@ -85,7 +85,8 @@ def load_split(
 def split_folder(
     folder: Path, items: Sequence[Item], *, ratios: Mapping[str, float] | None = None, seed: int = 0
 ) -> dict[str, list[Item]]:
-    """The tasks of a folder by split, as the split next to it says; new ones are distributed and written down."""
+    """The tasks of a folder by split, which is read from the file next to it. New tasks are assigned and added
+    there."""
     saved = _read(split_path(folder), "id")
     assigned = {content_hash(item): saved[item.id] for item in items if item.id in saved}
     return _settled(folder, items, assigned, ratios or RATIOS, seed)
@@ -94,7 +95,7 @@ def split_folder(
 def _settled(
     source: Path, items: Sequence[Item], saved: Mapping[str, str], ratios: Mapping[str, float], seed: int
 ) -> dict[str, list[Item]]:
-    """Items that are `known` (content hash → split) stay; the others are distributed, and a new split is written."""
+    """The items by split: as in `saved` (content hash → split), else newly assigned. A changed split is written."""
     here = {content_hash(item) for item in items}
     assigned = {name: split for name, split in saved.items() if name in here}
     split = divide(items, ratios, seed, assigned)
@@ -104,7 +105,7 @@ def _settled(
 
 
 def recorded_shares(file: Path) -> tuple[dict[str, float], int] | None:
-    """The ratios and the seed of the split next to a file; None if there is none."""
+    """The ratios and the seed of the split that is saved next to a file; None if there is none."""
     written = split_path(file)
     if not _read(written, "content"):
         return None
@@ -113,8 +114,8 @@ def recorded_shares(file: Path) -> tuple[dict[str, float], int] | None:
 
 
 def without_copies(placed: Iterable[Placed]) -> tuple[list[Item], list[tuple[str, str]]]:
-    """Each task once; and for each copy, its location and that of the first. If tasks ask the same and have different
-    answers, only a person can correct them: the error names all of them."""
+    """The tasks without copies; and for each copy, its location and that of the first one. Raises UserError with all
+    tasks that ask the same and have different answers, because only a person can correct them."""
     unique, copies, wrong = sorted_copies(placed)
     if wrong:
         raise UserError("\n".join(problem_lines(wrong)))
@@ -122,8 +123,8 @@ def without_copies(placed: Iterable[Placed]) -> tuple[list[Item], list[tuple[str
 
 
 def sorted_copies(placed: Iterable[Placed]) -> tuple[list[Placed], list[tuple[str, str]], list[Problem]]:
-    """Each task once; for each copy, its location and that of the first; and the tasks whose answers contradict each
-    other."""
+    """The tasks without copies; for each copy, its location and that of the first one; and the tasks that ask the
+    same and have different answers."""
     first: dict[str, Placed] = {}
     copies: list[tuple[str, str]] = []
     at_odds: dict[str, list[Placed]] = {}
@@ -151,9 +152,10 @@ def _contradiction(group: Sequence[Placed]) -> Problem:
 def divide(
     items: Sequence[Item], ratios: Mapping[str, float], seed: int, assigned: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Content hash → split. Every stratum is divided by the ratios as nearly as it goes, and so is the whole.
+    """Assign items to splits; returns content hash → split. Every stratum, and the whole, is divided as nearly as
+    possible by the ratios.
 
-    The order in which items are dealt out is a hash of the seed and their content: the file's order does not matter.
+    Items are assigned in the order of a hash of the seed and their content, so the order in the file does not matter.
     """
     result = dict(assigned or {})
     strata = stratum_of(items)
@@ -161,7 +163,7 @@ def divide(
     for item in items:
         if (split := result.get(content_hash(item))) is not None:
             dealt[strata[item.id], split] += 1
-    over = dict.fromkeys(SPLITS, 0.0)  # what earlier strata lacked, later ones make up for
+    over = dict.fromkeys(SPLITS, 0.0)  # later strata make up for what earlier ones lacked
     lack = dict.fromkeys(SPLITS, 0.0)
     reached: str | None = None
     for group in _in_order(_groups(items), strata, seed):
@@ -185,7 +187,7 @@ def divide(
 
 
 def in_turn(types: Sequence[str]) -> list[int]:
-    """Indices of these types, one of each type after another, as long as there are any."""
+    """The indices of `types`, ordered so that the types take turns."""
     seen: Counter[str] = Counter()
     rounds = []
     for index, kind in enumerate(types):
@@ -195,7 +197,7 @@ def in_turn(types: Sequence[str]) -> list[int]:
 
 
 def stratum_of(items: Sequence[Item]) -> dict[str, str]:
-    """Strata by item id: the type, else the answer if the answers are a small closed set."""
+    """The stratum of each item, by id: its type, else its answer if the answers are a small closed set."""
     if any(item.type for item in items):
         return {item.id: item.type for item in items}
     closed = bool(closed_set(items))
@@ -203,7 +205,7 @@ def stratum_of(items: Sequence[Item]) -> dict[str, str]:
 
 
 def _groups(items: Sequence[Item]) -> list[list[Item]]:
-    """Items that stay together, by their field `group`."""
+    """The items in groups that stay together in one split, by their field `group`."""
     groups: dict[str, list[Item]] = {}
     for item in items:
         name = (item.model_extra or {}).get("group")
@@ -212,7 +214,7 @@ def _groups(items: Sequence[Item]) -> list[list[Item]]:
 
 
 def _in_order(groups: Iterable[list[Item]], strata: Mapping[str, str], seed: int) -> list[list[Item]]:
-    """By stratum, then by hash; large groups first, because they are the hardest to fit in."""
+    """The groups by stratum; within it, the largest first, because they are the hardest to fit in, then by a hash."""
 
     def key(group: list[Item]) -> tuple[str, int, str]:
         name = "/".join(sorted(content_hash(item) for item in group))
@@ -239,7 +241,7 @@ def _refuse_changes(file: Path, written: Path, items: Sequence[Item], saved: Map
 
 
 def _read(written: Path, key: Literal["content", "id"]) -> dict[str, str]:
-    """Content hash or id → split."""
+    """The split of each item in a split's file, by content hash or id; empty if there is no file."""
     if not written.exists():
         return {}
     try:
@@ -257,7 +259,7 @@ def _read(written: Path, key: Literal["content", "id"]) -> dict[str, str]:
 def _write(
     written: Path, file: Path, items: Sequence[Item], split: Mapping[str, str], ratios: Mapping[str, float], seed: int
 ) -> None:
-    """Write the split. If the folder is read-only, nothing is lost: the same file and seed give the same split."""
+    """Write the split's file. In a read-only folder, nothing is lost: the same tasks and seed give the same split."""
     strata = stratum_of(items)
     rows = {
         name: [
@@ -273,9 +275,9 @@ def _write(
 
 
 def how_to_enlarge(settings: Mapping[str, Any], split: str) -> str:
-    """How a user gets more tasks into a split, by the settings of a run ("env.data": …); empty if we cannot know.
+    """How to get more tasks into a split, by the settings of a run ("env.data": …); empty if they do not show it.
 
-    Paths are as the config has them: from the folder in which the command was given, the sentence can be followed.
+    Paths below the working folder are relative to it, so the user can follow the sentence there.
     """
     options = settings.get("env.options") or {}
     if split in options.get("limit", {}):
@@ -294,13 +296,13 @@ def how_to_enlarge(settings: Mapping[str, Any], split: str) -> str:
 
 
 def _from_here(path: str) -> str:
-    """The path relative to the working folder."""
+    """The path; relative to the working folder if it is below it."""
     plain = os.path.normpath(path) if path else ""
     return os.path.relpath(plain) if Path(plain).is_relative_to(Path.cwd()) else plain
 
 
 def describe(split: Mapping[str, Sequence[Item]]) -> list[str]:
-    """The split as lines: the number of items, and of each stratum."""
+    """One line per split, with its number of items in all and per stratum."""
     strata = stratum_of([item for name in SPLITS for item in split[name]])
     lines = []
     for name in SPLITS:
@@ -311,7 +313,7 @@ def describe(split: Mapping[str, Sequence[Item]]) -> list[str]:
 
 
 def parse_ratios(ratios: Mapping[str, float]) -> dict[str, float]:
-    """Shares that sum to one; whole numbers such as {train: 2, val: 1, test: 1} are welcome."""
+    """The shares, scaled to sum to one; whole numbers such as {train: 2, val: 1, test: 1} are allowed."""
     if set(ratios) != set(SPLITS) or not all(0 < share < math.inf for share in ratios.values()):
         raise UserError(f"env.split: needs a positive share for each of {', '.join(SPLITS)}; got {json.dumps(ratios)}")
     total = sum(ratios.values())

@@ -1,7 +1,6 @@
-"""Rows of Parquet and Arrow files, of data sets of Hugging Face, and of data frames that a program passes in.
+"""Reads rows of Parquet and Arrow files, of Hugging Face data sets, and of data frames that a program passes in.
 
-The extra `data` reads them. Rows come batch by batch; values become those of JSON, and an empty cell is a field
-that is not there.
+This needs the extra `data`. Rows are read in batches. Values become JSON values; an empty cell becomes a missing field.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ PARQUET = (".parquet",)
 ARROW = (".arrow", ".feather", ".ipc")
 MOST_ROWS = 1_000_000
 LARGEST = 2 << 30
-"""The most bytes of a table when it is not compressed."""
+"""The most bytes of a table after decompression."""
 _BATCH = 256
 _NAME = re.compile(
     r"hf:(?P<path>\w[\w.-]*(?:/\w[\w.-]*)?)(?::(?P<config>[\w.-]+))?(?:@(?P<revision>[\w./-]+))?(?:#(?P<split>\S+))?"
@@ -36,12 +35,12 @@ class DataTable(Protocol):
 
     @property
     def shape(self) -> Any:
-        """Rows and columns."""
+        """The number of rows and of columns."""
         ...
 
 
 def is_hub_name(source: Path | str) -> bool:
-    """Does the text name a data set of Hugging Face and not a file?"""
+    """Does the text name a Hugging Face data set and not a file?"""
     return (source.as_posix() if isinstance(source, Path) else source).startswith(HF)
 
 
@@ -64,7 +63,8 @@ def _parquet(file: Path) -> Iterator[Any]:
 
 
 def _arrow(file: Path) -> Iterator[Any]:
-    """Both forms of Arrow's files: with an index, as Feather has it, and a stream, as `datasets` writes it."""
+    """The batches of an Arrow file in either form: with an index (as Feather has it), or a stream (as `datasets`
+    writes it)."""
     ipc = _library("pyarrow.ipc", str(file))
     with file.open("rb") as stream:
         begins = stream.read(6)
@@ -82,7 +82,8 @@ def _arrow(file: Path) -> Iterator[Any]:
 
 
 def _limited(where: str, batches: Iterable[Any]) -> Iterator[Any]:
-    """The rows up to the limits on rows and bytes, whatever size the file declares."""
+    """The batches, as long as their rows and bytes are within the limits, whatever size the file declares; then
+    UserError."""
     rows = size = 0
     for batch in batches:
         rows, size = rows + batch.num_rows, size + batch.nbytes
@@ -91,8 +92,8 @@ def _limited(where: str, batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def read_hub(source: str) -> Iterator[Row]:
-    """The rows of `hf:org/name[:config][@revision][#split]`. `datasets` does without the network if HF_HUB_OFFLINE is
-    set, and then takes what an earlier load left in its cache. Code of a data set is never run."""
+    """The rows of the data set `hf:org/name[:config][@revision][#split]`. If HF_HUB_OFFLINE is set, `datasets` reads
+    only its cache, which an earlier load has filled. Code of a data set is never run."""
     named = _NAME.fullmatch(source)
     if not named:
         raise UserError(f"{source}: must have the form hf:org/name[:config][@revision][#split]")
@@ -137,7 +138,7 @@ def table_rows(table: Any, where: str) -> Iterator[Row] | None:
 
 
 def _data_set_rows(where: str, data: Any) -> Iterator[Row]:
-    """The rows of a data set after select, filter and shuffle; images keep their encoding."""
+    """The rows of a data set, also after select, filter and shuffle. Images stay encoded."""
     number = ": row {}" if is_hub_name(where) else "[{}]"
     if hasattr(data, "num_rows"):
         _refuse_large(where, data.num_rows, 0)
@@ -155,7 +156,7 @@ def _numbered(where: str, rows: Iterable[Any]) -> Iterator[Row]:
 
 
 def plain_row(row: Mapping[str, Any]) -> Any:
-    """The row with values of JSON; an error if it has others."""
+    """The row with its values as JSON values; if that is not possible, the UserError that says why."""
     try:
         return {str(name): _plain(value, str(name)) for name, value in row.items() if not _is_missing(value)}
     except UserError as error:
@@ -184,7 +185,7 @@ def _plain(value: Any, name: str) -> Any:  # noqa: PLR0911 - a table of types
         return _image(value, name)
     if hasattr(value, "isoformat"):
         return value.isoformat()
-    if hasattr(value, "tolist"):  # numpy's
+    if hasattr(value, "tolist"):  # numpy's values
         return _plain(value.tolist(), name)
     raise UserError(f"{name}: holds a {type(value).__name__}, which is not text; convert it, or remove the column")
 

@@ -28,34 +28,34 @@ from skillopt.tasks.splits import sorted_copies
 
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 _PLACEHOLDER = re.compile(r"#?n/a|n\.a\.?|tbd|tba|todo|xxx+|null|nan|[-–—?.…_]+|\W*placeholder\W*", re.IGNORECASE)
-"""Texts of cells that nobody has filled in yet."""
+"""Matches the text of a cell that nobody has filled in yet."""
 _A_LABEL = 0.2
-"""A text that this share of the rows has as its answer is a label, in any form."""
+"""The share of rows from which an answer is a label, even if it looks like a placeholder."""
 
 
 class BadRowsError(UserError):
-    """Rows that cannot be tasks; `skip_bad` would leave them out."""
+    """The file has rows that cannot be tasks; `skip_bad` would leave them out."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskFile:
-    """The content of a file, each task once."""
+    """The content of a task file, without copies."""
 
     file: Path
     rows: int
     items: list[Item]
     columns: dict[str, str]
-    """Field → column."""
+    """The column of each field, by name."""
     copies: list[tuple[str, str]]
     """Rows that repeat an earlier one: the row's location, and the location of the first."""
     left_out: list[Problem]
-    """Rows that cannot be tasks, if these are to be left out."""
+    """Rows that were left out because they cannot be tasks."""
     placeholders: list[Problem]
-    """Rows whose answer looks as if nobody had filled it in."""
+    """Rows with an answer that looks like a placeholder."""
     encoding: str
 
     def lines(self) -> list[str]:
-        """Lines for the file's owner on how it was read."""
+        """Lines that tell the file's owner how it was read."""
         pairs = ", ".join(f"{column} → {field}" for field, column in self.columns.items())
         others = "(to use other columns: --question, --answer, --id, --type)"
         lines = [f"{self.file}: {self.rows} rows{self._separated()}: {pairs} {others}"]
@@ -76,7 +76,7 @@ class TaskFile:
                 f"warn  {self.file}: is not UTF-8 and was read as Windows text (cp1252); are é, ß and “ right?"
             )
         if self.left_out:
-            lines.append(f"warn  {_rows(self.left_out)} left out, which cannot be tasks:")
+            lines.append(f"warn  {_rows(self.left_out)} left out (not usable as tasks):")
             lines += [f"  {line}" for line in problem_lines(self.left_out)]
         if self.placeholders:
             what = "kept whose answer looks like a placeholder (--skip-bad leaves them out)"
@@ -94,9 +94,9 @@ class TaskFile:
 def read_task_file(
     file: Path, *, columns: Mapping[str, str] | None = None, answers: bool = True, skip_bad: bool = False
 ) -> TaskFile:
-    """The tasks of a file with any column names; `columns` (field → column) names those that are known.
+    """Read the tasks of a file with any column names. `columns` (field → column) names columns that the user knows.
 
-    Rows that cannot be tasks are all named in one error; with `skip_bad` they are left out, and so are those with a
+    All rows that cannot be tasks are named in one error. With `skip_bad` they are left out, and so are rows with a
     placeholder as their answer.
     """
     encoding = encoding_of(file)
@@ -127,7 +127,8 @@ def read_task_file(
 
 
 def _without_repeats(rows: Iterable[Row]) -> tuple[list[Row], list[tuple[str, str]]]:
-    """Rows that repeat an earlier one in every cell are copies, also if they have an id."""
+    """The rows without copies, and the location of each copy with that of the first. A copy repeats every cell, also
+    the id."""
     first: dict[str, str] = {}
     unique, copies = [], []
     for where, row in rows:

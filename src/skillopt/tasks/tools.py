@@ -23,7 +23,7 @@ from skillopt.skill import Skill
 from skillopt.tasks.base import Chat, Episode, ToolDefinition
 
 LONGEST_RESULT = 20_000
-"""The most characters of a tool's result that the target is shown; a tool that prints a book would fill the context."""
+"""The most characters of a tool's result that the target is shown, so one result cannot fill the context."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,12 +33,13 @@ class Tool:
     name: str
     description: str
     parameters: Mapping[str, JsonValue]
-    """JSON schema of its arguments, an object."""
+    """The JSON schema of the function's arguments, as one object."""
     run: Callable[..., Any | Awaitable[Any]]
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Tool:
-        """A tool from a function: its name, its docstring, and its annotated parameters. Sync or async."""
+        """Make a tool from a function, from its name, its docstring and its annotated parameters. The function may
+        be async."""
         names, validated = inspect.signature(function).parameters, validate_call(function)
         schema = TypeAdapter(cast(Any, function)).json_schema()
         parameters = {key: value for key, value in schema.items() if key not in {"title", "additionalProperties"}}
@@ -75,10 +76,10 @@ def printed(*parts: str) -> str:
 
 
 async def run_tools(messages: Sequence[Message], tools: Sequence[Tool], chat: Chat, *, max_turns: int = 20) -> Episode:
-    """Ask, call the tools that the reply names, send their results, ask again; the first reply without a call ends it.
+    """Ask the target and run the tools that its reply calls, until a reply calls no tool.
 
-    A tool that raises, arguments that do not fit and names that do not exist reach the target as a tool's result:
-    they are its own mistakes. After `max_turns` replies the last one's text is the output.
+    If a tool raises, or the name or the arguments of a call are wrong, the target gets the error as the tool's result.
+    After `max_turns` replies, the text of the last one is the output.
     """
     talk = list(messages)
     by_name = {tool.name: tool for tool in tools}

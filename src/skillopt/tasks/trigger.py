@@ -1,4 +1,5 @@
-"""Does an agent load this skill for the right requests, and for no others? Training changes the skill's description.
+"""Measures whether an agent loads a skill for the right requests, and for no others. Training changes the skill's
+description.
 
 An item has a request (`question`) and says whether the skill fits (`answers`: use or leave). With a library of skills
 (`env.options.skills`), `answers` is the name of the skill that fits, or none. A model gets the names and descriptions
@@ -40,7 +41,7 @@ NO_SKILL = "none"
 
 
 class TriggerOptions(Options):
-    """`env.options` of the trigger metric."""
+    """Options of the trigger metric (`env.options`)."""
 
     package: str = ""
     """Folder of the package whose description is trained; empty to measure all descriptions of `skills`."""
@@ -51,7 +52,7 @@ class TriggerOptions(Options):
 
 
 class TriggerEnv(Env):
-    """Trains the description of a skill: loading it wrongly is a failure, and so is not loading it."""
+    """Trains a skill's description. Loading the skill wrongly is a failure, and so is not loading it when it fits."""
 
     task = "Each task is a request; the agent reads the descriptions of its skills and names the one to load, or none."
     scoring = "A task is solved when the trained skill is picked for a request that it is for, and left for any other."
@@ -72,7 +73,7 @@ class TriggerEnv(Env):
         self._own = checked_package(Path(options.package)).name if options.package else ""
         self._others = _others(beside, self._own, "skills" if options.skills else "others")
         self.library = tuple(sorted({*self._others, self._own} - {""})) if options.skills else ()
-        """The names of the library's skills; empty if a request says use or leave."""
+        """The names of the library's skills; empty if the answers are use and leave."""
         self.fingerprint = repr(sorted(self._others.items())) + repr(self.library) * bool(options.skills)
         self._agent = _coding_agent(config) if config.command else None
         if self._agent:
@@ -108,7 +109,7 @@ class TriggerEnv(Env):
         return Episode(messages=[*messages, {"role": "assistant", "content": reply.text}], output=output)
 
     def _trained(self, description: str) -> dict[str, Skill]:
-        """The package with the description that is tried."""
+        """The trained package with this description, by name; empty if no package is trained."""
         if not self._own:
             return {}
         front = read_package(self._package.front).with_description(description).front
@@ -127,7 +128,8 @@ class TriggerEnv(Env):
         return Score(hard=0, soft=0, feedback=feedback)
 
     def _routed(self, wanted: str, output: str) -> Score:
-        """A request for another skill counts as solved if the trained skill is not loaded: it cannot change more."""
+        """The score of a request to a library. A request for another skill counts as solved if the trained skill is
+        not loaded, because the trained description cannot change more."""
         own = self._own
         right = own not in output.split(", ") if own and wanted != own else output == wanted
         said = "no skill was loaded" if output == NO_SKILL else f"{output} was loaded"
@@ -163,7 +165,7 @@ def _coding_agent(config: EnvConfig) -> CommandAgent:
 
 
 def available_skills(skills: Sequence[tuple[str, str]]) -> str:
-    """The list of skills in the form in which agents are shown it."""
+    """The list of skills in the form that agents see."""
     rows = (
         f"<skill>\n<name>{escape(name)}</name>\n<description>{escape(text)}</description>\n</skill>"
         for name, text in skills
@@ -181,7 +183,7 @@ def _request(item: Item, split: str) -> Item:
 
 
 def _named_request(item: Item, split: str, names: Sequence[str]) -> Item:
-    """A request to a library: its answer is a skill's name, or none; so is its type, if it has no other."""
+    """A request to a library: its answer is a skill's name, or none. If it has no type, its answer is its type."""
     answer = item.answers[0].strip().lower()
     answer = NO_SKILL if answer in _LEAVE else answer
     if answer not in {*names, NO_SKILL}:
@@ -198,7 +200,7 @@ def _others(folder: str, trained: str, option: str) -> dict[str, str]:
     for name in (NO_SKILL, "several", *sorted(_LEAVE)) if option == "skills" else ():
         if (Path(folder) / name / FILE).is_file():
             raise UserError(
-                f"env.options.skills: '{folder}/{name}': '{name}' is an answer of its own; rename the package"
+                f"env.options.skills: '{folder}/{name}': '{name}' is an answer and cannot be a name; rename the package"
             )
     packages = [checked_package(file.parent) for file in sorted(Path(folder).glob(f"*/{FILE}"))]
     return {package.name: package.description for package in packages if package.name != trained}

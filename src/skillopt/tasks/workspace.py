@@ -1,7 +1,7 @@
-"""Workspaces: an item's initial files, their changes by a rollout, and the same files again for a check.
+"""Workspaces: an item's initial files, their changes by a rollout, and the changed files again for a check.
 
 An item's `workspace` is a folder below the folder of the tasks, or an object of path → text; `files` adds to it. After
-a rollout only the difference is kept: it is in the journal, so a check can look at the result at any later time.
+a rollout only the difference is stored, in the journal, so a check can look at the result at any later time.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from skillopt.tasks.sandbox.trees import DEEPEST
 
 MOST_FILES = 2000
 LEFT_OUT = {"__pycache__"}
-"""Folders of a rollout's workspace that are left out, such as caches."""
+"""Folders that are left out of a rollout's workspace, such as caches."""
 _LONGEST_SHOWN = 2000
 _MOST_SHOWN = 12_000
-"""The most characters of one file's difference, and of all together."""
+"""The most characters of the differences that are shown: of one file (`_LONGEST_SHOWN`), and of all files together."""
 _MOST_LISTED = 100
 _LARGEST_COMPARED = 256 << 10
 
 Content = Path | bytes
-"""A file on disk, or its bytes."""
+"""The content of a file: its path on disk, or its bytes."""
 Files = Mapping[str, Content]
 
 
@@ -45,7 +45,7 @@ class WorkspaceStart:
     files: Files
     executable: frozenset[str]
     digest: str
-    """A hash of names and contents: a task with other files is another task."""
+    """A hash of the files' names and contents: a task with other files is another task."""
 
     def write_to(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -60,7 +60,7 @@ class WorkspaceStart:
 
 
 class Workspaces:
-    """The workspaces of a set of tasks. All of them are looked at once, before anything is paid for."""
+    """The workspaces of a set of tasks. All of them are checked at once, before anything is paid for."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Workspaces:
         starts: Mapping[str, Files] | None = None,
         local: bool = True,
     ) -> None:
-        """`starts` are files by item, if they do not come from the items' fields."""
+        """`starts` are the initial files by item id, if they do not come from the items' fields."""
         self._given = starts or {}
         self.local = local
         """Is any task done on this machine? False if all are done in containers."""
@@ -81,7 +81,7 @@ class Workspaces:
         self._starts = {item.id: self._read(item) for item in items if "workspace" in (item.model_extra or {})}
         self.fingerprint = "".join(sorted(start.digest for start in self._starts.values()))
         self.used = needed or bool(self._starts)
-        """Whether the files that a rollout leaves are stored."""
+        """True if the files that a rollout leaves are stored."""
 
     def start(self, item: Item) -> WorkspaceStart:
         return self._starts.get(item.id) or self._read(item)
@@ -105,7 +105,7 @@ class Workspaces:
 
 
 def read_files(source: Any, root: Path, where: str, most: int) -> dict[str, Content]:
-    """A folder below `root`, or an object of path → text, as files by name."""
+    """The files by name of a folder below `root`, or of an object of path → text."""
     if source is None or source == "":
         return {}
     if isinstance(source, Mapping):
@@ -122,7 +122,8 @@ def read_files(source: Any, root: Path, where: str, most: int) -> dict[str, Cont
 
 
 def walk(folder: Path, where: str, most: int) -> Iterator[tuple[str, Path]]:
-    """The plain files of a folder by name, in order. Links, pipes, too many files and too large ones are refused."""
+    """The plain files of a folder by name, in order. Raises UserError for links, pipes, too many files and too large
+    files."""
     count = 0
     for path in sorted(folder.rglob("*"), key=lambda path: path.relative_to(folder).parts):
         name, info = path.relative_to(folder).as_posix(), path.lstat()
@@ -170,7 +171,7 @@ def start_of(files: Files) -> WorkspaceStart:
     return WorkspaceStart(files=files, executable=frozenset(executable), digest=digest.hexdigest())
 
 
-# What a rollout left
+# The files that a rollout left
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,22 +180,22 @@ class WorkspaceDiff:
 
     changes: tuple[FileChange, ...] = ()
     packed: str = ""
-    """New and changed files, and the names of removed ones; `restore` reads it."""
+    """The new and changed files and the names of removed ones, packed for `restore`."""
     problem: str = ""
-    """Why the workspace was not stored: it is too large. That counts as the agent's failure."""
+    """Why the workspace was not stored (it is too large); empty if it was. This counts as the agent's failure."""
 
 
 class WorkedEpisode(Episode):
-    """An episode with the files that it left, for the check (`WorkspaceDiff`)."""
+    """An episode with the files that it left (`WorkspaceDiff`), for the check."""
 
     packed: str = ""
     problem: str = ""
     untested: str = ""
-    """Why its files could not be scored."""
+    """Why the files of the episode could not be scored; empty if they could."""
 
 
 def difference(start: WorkspaceStart, folder: Path, most: int) -> WorkspaceDiff:
-    """The changes of the workspace. Links are neither followed nor stored."""
+    """The changes of a workspace since its start. Links are neither followed nor stored."""
     contents: dict[str, bytes] = {}
     executable, left = [], most
     for path in _plain_files(folder):
@@ -269,7 +270,7 @@ def _shown(old: bytes | None, new: bytes) -> str:
 
 
 def restore(start: WorkspaceStart, packed: str, folder: Path) -> None:
-    """The workspace as the rollout left it."""
+    """Write a workspace to a folder as the rollout left it."""
     start.write_to(folder)
     if not packed:
         return

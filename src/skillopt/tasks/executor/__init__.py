@@ -1,4 +1,4 @@
-"""Does and scores tasks in this process or on a cluster. This process always makes the model calls."""
+"""Does and scores tasks in this process, in other processes or on a cluster. Only this process makes model calls."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ __all__ = ["Executor", "NewChat", "WorkerLostError", "open_executor"]
 
 @asynccontextmanager
 async def open_executor(config: Config, env: Env, *, own: bool) -> AsyncIterator[Executor]:
-    """The executor that the config names, closed at the end. `own`: the env is one that workers can open themselves,
-    from the config; any other is sent to them as it is."""
+    """Open the executor that the config names, and close it at the end. `own`: workers can open the env themselves,
+    from the config. Any other env is sent to them."""
     if config.hardware.executor == "local":
         yield Executor()
         return

@@ -1,4 +1,5 @@
-"""Tasks on a Ray cluster: each CPU has a worker with its own env. Calls, limiter, budget and journal are here."""
+"""Does tasks on a Ray cluster: each CPU has a worker with its own env. Calls, limiter, budget and journal stay in
+this process."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from skillopt.tasks.executor.worker import EnvWorker
 
 
 class RayExecutor(PooledExecutor):
-    """Each CPU of the cluster has a worker."""
+    """An executor with at most one worker for each CPU of the cluster."""
 
     def __init__(self, hardware: HardwareConfig, workers: int, make: Callable[[], Env]) -> None:
         self._ray = ray = _import_ray()
@@ -39,7 +40,7 @@ class RayExecutor(PooledExecutor):
 
 
 class RayWorker(RemoteWorker):
-    """One actor."""
+    """A worker that is an actor of Ray."""
 
     def __init__(self, ray: Any, worker: Any) -> None:
         self._ray, self._worker = ray, worker
@@ -56,7 +57,7 @@ class RayWorker(RemoteWorker):
 
 
 def _import_ray() -> Any:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody gets the result
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # send no statistics to anybody
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_worker_niceness", "0")  # the workers do the run's main work: no lower priority
     try:

@@ -16,25 +16,25 @@ from skillopt.tasks.base import Chat, Env, Episode, Item, Judge, Score, score_ou
 from skillopt.tasks.executor.worker import Turn
 
 MOST_LOSSES = 3
-"""How many workers one task may lose before it is considered the cause."""
+"""The most workers that one task may lose; after that, the task is considered the cause."""
 READY_WITHIN = 300.0
-"""Seconds until a worker has opened its env."""
+"""The most seconds that a worker may take to start and to open its env."""
 OTHERS_WITHIN = 10.0
-"""Seconds that the first worker waits for the others, so not all of the first tasks go to it."""
+"""The most seconds to wait for the other workers, so not all of the first tasks go to the first worker."""
 
 
 NewChat = Callable[[], Chat]
-"""Binds the target to the rollout from its first turn. A rollout that is begun again sends the same requests and finds
-the replies in the journal."""
+"""Makes the Chat of a rollout, from its first turn. If a rollout is started again, it sends the same requests and
+finds the replies in the journal."""
 
 
 class WorkerLostError(SkillOptError):
-    """The process or machine that did a task has ended. That is not the task's fault."""
+    """A worker's process or machine has ended during a task, so the task must be started again."""
 
 
 class Executor:
-    """Tasks in this process, concurrently in its event loop. `run` gives the same for the same task and replies in
-    every executor; errors of models and scorers are raised as if the task were done here."""
+    """Does tasks in this process, concurrently in its event loop. In every executor, `run` returns the same result
+    for the same task and replies, and raises the same errors of models and scorers."""
 
     async def run(self, env: Env, item: Item, skill: Skill, new_chat: NewChat, judge: Judge) -> tuple[Episode, Score]:
         episode = await env.run(item, skill, new_chat())
@@ -42,7 +42,8 @@ class Executor:
 
 
 class RemoteWorker(ABC):
-    """One worker, and how many tasks it has. `tell` sends it a message (EnvWorker.tell), or raises WorkerLostError."""
+    """One worker, and the number of tasks that it does now. `tell` sends it a message and returns its answer
+    (EnvWorker.tell), or raises WorkerLostError."""
 
     load = 0
 
@@ -54,21 +55,21 @@ class RemoteWorker(ABC):
 
 
 class PooledExecutor(Executor, ABC):
-    """A task goes to the least busy worker; if that is lost, the task is begun again on another."""
+    """Gives each task to the least busy worker. If that worker is lost, the task is started again on another one."""
 
     def __init__(self, workers: int, location: str, make: bytes) -> None:
         self._location, self._make = location, make
         self._tokens = itertools.count(1)
         self._slots = [asyncio.create_task(self._started()) for _ in range(workers)]
-        """The start of each worker: pending, a worker, or the error that prevented it."""
+        """The start of each worker, as a task. Its result is the worker, or the error that prevented the start."""
 
     @abstractmethod
     async def start(self) -> RemoteWorker:
-        """One more worker, without an env."""
+        """Start one more worker, which has no env yet."""
         ...
 
     async def first(self) -> None:
-        """Wait until there is a worker, and a little for the others."""
+        """Wait until one worker is ready, and then a little for the other workers."""
         await self._least_busy()
         await asyncio.wait(self._slots, timeout=OTHERS_WITHIN)
 
@@ -97,7 +98,7 @@ class PooledExecutor(Executor, ABC):
         raise RefusedError(f"item '{item.id}': its worker crashed {MOST_LOSSES} times; the item may be the cause")
 
     async def _started(self) -> RemoteWorker:
-        """A worker that has opened its env, or a UserError that says why it could not start."""
+        """Start a worker and open its env; raises a UserError that says why it could not start."""
         try:
             async with asyncio.timeout(READY_WITHIN):
                 worker = await self.start()
@@ -114,7 +115,8 @@ class PooledExecutor(Executor, ABC):
         return worker
 
     async def _least_busy(self) -> RemoteWorker:
-        """Wait while there is no worker but some are starting. If none could start, raise the last one's UserError."""
+        """The worker with the fewest tasks. Waits while no worker is ready but some are starting. If none could
+        start, raises the UserError of the last one."""
         while True:
             ended = [slot for slot in self._slots if slot.done()]
             if workers_ready := [slot.result() for slot in ended if slot.exception() is None]:
@@ -124,7 +126,7 @@ class PooledExecutor(Executor, ABC):
             await asyncio.wait(set(self._slots) - set(ended), return_when=asyncio.FIRST_COMPLETED)
 
     async def _replace(self, lost: RemoteWorker) -> None:
-        """Remove a lost worker; only the first of its tasks that notices does so."""
+        """Start a new worker in place of a lost one. Only the first call for a lost worker does so."""
         for index, slot in enumerate(self._slots):
             if slot.done() and slot.exception() is None and slot.result() is lost:
                 self._slots[index] = asyncio.create_task(self._started())
@@ -134,7 +136,7 @@ class PooledExecutor(Executor, ABC):
 async def do_task(
     worker: RemoteWorker, token: int, chat: Chat, item: Item, skill: Skill
 ) -> tuple[Episode, Score | None]:
-    """One task on one worker: its turns are answered until it is done."""
+    """Do one task on one worker: answer its requests for model calls until it is done."""
 
     async def until(end: str, message: Turn) -> Any:
         while True:

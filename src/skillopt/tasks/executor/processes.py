@@ -1,6 +1,7 @@
-"""Tasks in processes of this machine, one for each core: for envs and scorers that need the CPU, without a cluster.
+"""Does tasks in processes of this machine, one for each core, for envs and scorers that need the CPU.
 
-A frame is a length and pickled bytes. The worker's own output goes to standard error, so it cannot get between.
+A frame is a token, a length and pickled bytes. What the worker's code prints goes to standard error, not between
+frames.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from skillopt.tasks.executor.worker import EnvWorker
 
 
 class ProcessExecutor(PooledExecutor):
-    """At most one worker per core."""
+    """An executor with at most one worker process per core."""
 
     def __init__(self, workers: int, make: Callable[[], Env]) -> None:
         try:
@@ -43,7 +44,7 @@ class ProcessExecutor(PooledExecutor):
 
 
 class ProcessWorker(RemoteWorker):
-    """One process. Its answers come in any order, each with its task's token."""
+    """A worker that is a process. Its answers come in any order, each with the token of its task."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -98,7 +99,7 @@ async def _next(stream: asyncio.StreamReader) -> tuple[int, bytes]:
 
 
 async def serve() -> None:
-    """Answer frames until the input ends; the driver has then ended."""
+    """Answer frames until the input ends, which means that the main process has ended."""
     loop = asyncio.get_running_loop()
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

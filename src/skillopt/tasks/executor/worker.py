@@ -1,7 +1,7 @@
-"""The inside of a worker: it has an env, does tasks, and asks the driver whenever a task needs a model.
+"""The code inside a worker: it has an env, does tasks, and lets the main process make the model calls.
 
-A worker never calls the driver. It answers each message about a task with what the task needs next. The driver makes
-the call, journalled and paid for once, and sends the reply, for which it gets what the task needs after that.
+A worker never calls the main process. It answers each message about a task with the next request of that task. The main
+process makes the model call, which is journalled and paid for once, and sends the reply as its next message.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from skillopt.tasks.base import Env, Item, Json, ToolDefinition, is_judged, scor
 
 @dataclass(frozen=True)
 class Turn:
-    """A message between worker and driver.
+    """A message between a worker and the main process.
 
-    The worker: it needs a reply (`chat`) or the result of a whole rollout (`whole`), has done the work that it was
-    asked to do (`did`), is `done`, or met an `error`. The driver: `begin` a task, a `value` (a reply, a result), an
-    `error` to raise in the env, or `do` the work.
+    The worker sends `chat` (it needs a reply), `whole` (it needs the result of a whole rollout), `did` (the result of
+    work that it was told to do), `done` (the result of the task) or `error`. The main process sends `begin` (a task),
+    `value` (a reply or a result), `error` (to raise in the env) or `do` (the work).
     """
 
     kind: Literal["chat", "whole", "did", "done", "error", "begin", "value", "do"]
     value: Any = None
 
     def packed(self) -> bytes:
-        """The bytes of a message. If a message cannot be sent, that is an error of its task alone."""
+        """The message as bytes. A message that cannot be sent becomes an error of its task alone."""
         try:
             data = pickle.dumps(self)
             if self.kind == "error":
@@ -56,7 +56,7 @@ class Turn:
 
 
 class Talk:
-    """One task under way in a worker, seen from its env: a Chat that waits for the driver."""
+    """The Chat of one task in a worker: it passes each call on to the main process and waits for the reply."""
 
     def __init__(self) -> None:
         self.turns: asyncio.Queue[Turn] = asyncio.Queue()
@@ -71,7 +71,7 @@ class Talk:
         while answer.kind == "do":
             try:
                 turn = Turn("did", await work())
-            except Exception as error:  # the driver decides whether it is worth another try
+            except Exception as error:  # the main process decides whether to try again
                 turn = Turn("error", error)
             answer = await self._ask(turn)
         result: Json = answer.value
@@ -86,7 +86,7 @@ class Talk:
 
 
 class EnvWorker:
-    """Does several tasks at once in one event loop. With Ray it is the actor."""
+    """Does several tasks at once in one event loop. On a Ray cluster, it is the actor."""
 
     env: Env
 
@@ -106,7 +106,7 @@ class EnvWorker:
         return b""
 
     async def tell(self, token: int, message: bytes) -> bytes:
-        """The task's next message, after the driver has answered its last one; the token 0 opens the env."""
+        """Take the main process's message about a task; return the task's next message. The token 0 opens the env."""
         if not token:
             return self._open(message)
         turn = Turn.unpacked(message)
@@ -122,7 +122,7 @@ class EnvWorker:
         return (await self._talks[token].turns.get()).packed()
 
     async def _work(self, token: int, item: Item, skill: Skill) -> None:
-        """Do and score the task. If a judge scores, the driver does that, because it has the model."""
+        """Do and score the task. If a judge scores, the main process does that, because it has the model."""
         talk = self._talks[token]
         try:
             episode = await self.env.run(item, skill, talk)
@@ -130,7 +130,7 @@ class EnvWorker:
                 None if is_judged(self.env) else await score_output(self.env, item, episode.output)
             )
             turn = Turn("done", (episode, score))
-        except Exception as error:  # the driver raises it
+        except Exception as error:  # the main process raises it
             turn = Turn("error", error)
         del self._talks[token]
         talk.turns.put_nowait(turn)

@@ -1,8 +1,7 @@
-"""Run programs that a model wrote, without network or home folder, and with limits on every resource.
+"""Runs programs that a model wrote, without network or home folder, and with limits on every resource.
 
-`Sandbox.run` never raises for what the program does; a program that is stopped, crashes or floods gives a
-`SandboxResult` that says so. If the machine does not allow the isolation, `Sandbox` refuses to be made
-(docs/sandbox.md).
+`Sandbox.run` returns a `SandboxResult` that says so if the program crashes, is stopped or prints too much; it raises no
+error for that. If the machine cannot isolate programs, making a `Sandbox` raises an error (docs/sandbox.md).
 """
 
 from __future__ import annotations
@@ -32,26 +31,26 @@ Mode = Literal["namespaces", "limits"]
 _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc/ld.so.cache", "/etc/alternatives", "/nix/store")
 _OFFICE = ("/etc/fonts", "/etc/libreoffice", "/var/lib/libreoffice", "/opt")
 LONGEST_COMMAND = 100_000
-"""The most bytes of a command with its words; the kernel takes 128 KB."""
+"""The most bytes of a command and its arguments; the kernel's limit is 128 KB."""
 _ENDED = {"time": "stopped at the limit of {seconds} s", "memory": "stopped at the limit of {memory_mb} MB of memory"}
 _SIGNALS = {128 + 24: "stopped at the limit of {cpu_seconds} s of CPU time", 128 + 25: "wrote a file over {file_mb} MB"}
 
 
 class SandboxLimits(Options):
-    """What one program may use up."""
+    """Limits on the resources of one program."""
 
     cpu_seconds: int = Field(default=20, ge=1)
-    """CPU time of one process."""
+    """The most seconds of CPU time of one process."""
     seconds: int = Field(default=60, ge=1)
-    """Time by the clock; a backstop for programs that wait, since how long work takes depends on the machine."""
+    """The most seconds by the clock. They stop programs that wait; how long work takes depends on the machine."""
     memory_mb: int = Field(default=1024, ge=64)
-    """Address space of one process, and resident memory of all together."""
+    """The most megabytes of address space of one process, and of resident memory of all processes together."""
     file_mb: int = Field(default=32, ge=1)
-    """The size of one file."""
+    """The most megabytes of one file."""
     disk_mb: int = Field(default=64, ge=1)
-    """All files together."""
+    """The most megabytes of all files together."""
     processes: int = Field(default=16, ge=1)
-    """Processes and threads at once."""
+    """The most processes and threads at once."""
     output_kb: int = Field(default=64, ge=1)
     """Kilobytes of standard output and of standard error that are kept; the rest is read and dropped."""
 
@@ -59,25 +58,25 @@ class SandboxLimits(Options):
 @dataclass(frozen=True, kw_only=True)
 class SandboxResult:
     ok: bool
-    """The program ended by itself with exit code 0."""
+    """True if the program ended by itself with exit code 0."""
     reason: str
-    """Why it is not ok, in words; empty when it is."""
+    """Why the program failed, in words; empty if it did not."""
     stdout: str
     stderr: str
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """The wanted files that the program left as plain files."""
+    """The contents by name of the wanted files that the program left as plain files."""
     code: int = 0
-    """The exit code; of a program that a signal ended, 128 and the signal's number."""
+    """The exit code; if a signal ended the program, 128 plus the signal's number."""
     whole: bool = True
-    """False if a workspace grew beyond the limit and is not copied back."""
+    """False if the folder grew beyond the limit and was therefore not copied back."""
 
 
 class Sandbox:
-    """Runs Python programs, at most one per core at a time. `office` also lets them start an office program: it is
-    shown where that lies, and a /proc with its own processes alone.
+    """Runs programs, at most one per core at a time. `office` lets them also start an office program: they then see its
+    files, and a /proc with the sandbox's processes only.
 
-    `limits` mode is for machines without user namespaces and must be asked for: it keeps the limits and the filter of
-    system calls, but the program sees the machine's files.
+    The mode `limits` is for machines without user namespaces and must be asked for. It keeps the limits and the filter
+    of system calls, but the program sees the machine's files.
     """
 
     def __init__(self, limits: SandboxLimits | None = None, *, mode: Mode = "namespaces", office: bool = False) -> None:
@@ -112,12 +111,12 @@ class Sandbox:
         links: Mapping[str, str] | None = None,
         keep: str = "workspace",
     ) -> SandboxResult:
-        """Run a shell command, or words, in a copy of a folder.
+        """Run a shell command, or a program with arguments, in a copy of a folder.
 
-        `others` are further folders by name: copies next to the workspace. What the program leaves in the folder `keep`
-        replaces that folder; empty: none. `variables` name a folder each, whose path the program finds in them; `links`
-        are absolute paths at which it finds a folder as well. Only plain files come back, no links; and nothing does
-        if they are more than `limits.disk_mb`.
+        `others` are further folders by name, which are copied next to the workspace. After the run, the program's copy
+        of the folder `keep` replaces that folder; empty: none is replaced. `variables` are environment variables with
+        the path of a folder each; `links` are absolute paths at which the program finds a folder as well. Only plain
+        files are copied back, no links, and none if they have more than `limits.disk_mb`.
         """
         argv = ["/bin/sh", "-c", command] if isinstance(command, str) else ["/usr/bin/env", *command]
         places = {"workspace": workspace, **(others or {})}
@@ -141,7 +140,7 @@ class Sandbox:
 
 
 def command_problem(*words: str) -> str:
-    """Why no program can be started with these words of a model; empty if one can."""
+    """Why a model's command cannot be started; empty if it can."""
     text = "".join(words)
     try:
         size = len(text.encode())
@@ -169,11 +168,11 @@ def temporary_folder(prefix: str) -> Iterator[Path]:
 
 
 def require(mode: Mode) -> None:
-    """Raise an error if a harmless program does not run in this mode."""
+    """Raise UserError if this machine cannot run a harmless program in this mode."""
     why = _tried(mode)
     if why and mode == "namespaces":
         raise UserError(
-            f"sandbox: this machine does not let programs be isolated ({why}). It needs Linux 5.12 or newer with user "
+            f"sandbox: programs cannot be isolated on this machine ({why}). It needs Linux 5.12 or newer with user "
             "namespaces for this user: start a container with --security-opt seccomp=unconfined; on Ubuntu 24 set "
             "sysctl kernel.apparmor_restrict_unprivileged_userns=0. Or accept that generated programs can read this "
             "machine's files: env.options={sandbox: limits}"
@@ -184,13 +183,13 @@ def require(mode: Mode) -> None:
 
 @cache
 def _tried(mode: Mode) -> str:
-    """Why a harmless program fails in this mode; empty when it does not. Tried once per process."""
+    """Run a harmless program in this mode, once per process; returns why it failed, or an empty text."""
     with temporary_folder("skillopt-sandbox-") as folder:
         argv = [sys.executable, "-I", "-c", "print('here')"]
         (folder / "workspace").mkdir()
         command = _prepared(folder, _spec(folder, argv, {"workspace": folder / "workspace"}, SandboxLimits(), mode))
         pipe = subprocess.PIPE
-        # The supervisor takes the end of its standard input as a sign that nobody waits any more: keep it open.
+        # Keep standard input open: its end tells the supervisor that nobody waits for the result.
         with subprocess.Popen(  # noqa: S603
             command, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, text=True, env=_environment()
         ) as process:
@@ -202,7 +201,7 @@ def _tried(mode: Mode) -> str:
 def _spec(
     folder: Path, argv: list[str], trees: Mapping[str, Path], limits: SandboxLimits, mode: Mode, *, office: bool = False
 ) -> jail.Spec:
-    """What the supervisor is asked to do, in a fresh folder."""
+    """The request to the supervisor to run a program in a fresh folder."""
     return {
         "folder": str(folder),
         "mode": mode,
@@ -218,7 +217,7 @@ def _spec(
 
 
 def _prepared(folder: Path, spec: jail.Spec) -> list[str]:
-    """Lay out the folder; gives the supervisor's command line."""
+    """Prepare the folder for the supervisor; returns the supervisor's command line."""
     for name in ("in", "out"):
         (folder / name).mkdir()
     folder.chmod(0o711)  # in `limits` mode the program may be another user's
@@ -228,7 +227,7 @@ def _prepared(folder: Path, spec: jail.Spec) -> list[str]:
 
 
 def _environment(home: str = jail.WORK) -> dict[str, str]:
-    """Nothing of the user's environment: keys live there. This Python is on the path."""
+    """The environment variables of a program: none of the user's, which may be keys. PATH contains this Python."""
     threads = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "NUMEXPR")}
     path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
     places = {"PATH": path, "HOME": home, "TMPDIR": f"{home}/tmp"}  # noqa: S108 - its own
@@ -252,7 +251,7 @@ async def _run(folder: Path, command: list[str], limits: SandboxLimits) -> Sandb
     assert process.stderr
     most = limits.output_kb * 1024
     try:
-        # The supervisor stops the program itself; this is for a supervisor that cannot.
+        # The supervisor stops the program. This limit is for a supervisor that hangs.
         async with asyncio.timeout(limits.seconds + 30):
             stdout, stderr, _ = await asyncio.gather(
                 _read(process.stdout, most), _read(process.stderr, most), process.wait()
@@ -270,7 +269,7 @@ async def _run(folder: Path, command: list[str], limits: SandboxLimits) -> Sandb
 
 
 async def _read(stream: asyncio.StreamReader, most: int) -> str:
-    """The first `most` bytes. The rest is read and dropped, so the program does not wait for ever."""
+    """The first `most` bytes of a stream. The rest is read and dropped, so the program does not wait for ever."""
     head = b""
     while chunk := await stream.read(1 << 16):
         head += chunk[: most - len(head)]

@@ -1,4 +1,4 @@
-"""System calls for the sandbox: calling the C library, and the filter that a program runs under."""
+"""Calls the C library for the sandbox, and makes the filter of system calls that a program runs under."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ open_by_handle_at 304 265, open_tree 428 428, move_mount 429 429, fsopen 430 430
 
 
 class SetupError(Exception):
-    """The jail could not be built; nothing of the program has run."""
+    """The sandbox could not be built, so the program has not run."""
 
 
 def libc(name: str, *arguments: Any, needed: bool = True) -> int:
-    """A call of the C library; its error number becomes a `SetupError`."""
+    """Call a function of the C library and return its result; a failure raises `SetupError`."""
     function = getattr(ctypes.CDLL(None, use_errno=True), name, None)
     if function is None:
         if needed:
@@ -41,7 +41,7 @@ def libc(name: str, *arguments: Any, needed: bool = True) -> int:
 
 
 def forbid(office: bool) -> None:
-    """No new privileges, and a filter of system calls, which every child inherits."""
+    """Forbid new privileges and the filtered system calls, for this process and every child."""
     libc("prctl", _PR_NO_NEW_PRIVS, 1, 0, 0, 0, needed=False)
     if platform.machine() in _ARCHES and sys.platform == "linux":
         program = filter_program(platform.machine(), office)
@@ -51,9 +51,11 @@ def forbid(office: bool) -> None:
 
 
 def filter_program(machine: str, unix_sockets: bool) -> bytes:
-    """Classic BPF: another architecture's calls and the listed ones fail, clone may not make a user namespace.
+    """The filter of system calls, as classic BPF. Calls of another architecture end the program, the listed calls fail,
+    and clone may not make a user namespace.
 
-    An office program connects to itself through Unix sockets; in the jail they lead nowhere else.
+    An office program connects to itself through Unix sockets (`unix_sockets`); inside the sandbox they lead nowhere
+    else.
     """
     fail, nosys, allow = 0x00050000 | 1, 0x00050000 | 38, 0x7FFF0000
     load, equal, at_least, any_bit, give = 0x20, 0x15, 0x35, 0x45, 0x06
@@ -66,7 +68,7 @@ def filter_program(machine: str, unix_sockets: bool) -> bytes:
         (load, 0, 0, 0),
         (at_least, 0, 1, 0x40000000),  # the x32 calls of x86_64
         (give, 0, 0, fail),
-        (equal, 0, 1, _CLONE3),  # its flags are out of a filter's reach; the C library then takes clone
+        (equal, 0, 1, _CLONE3),  # a filter cannot read its flags; the C library then uses clone
         (give, 0, 0, nosys),
     ]
     for number in sorted(numbers.values()):
@@ -83,7 +85,7 @@ def _numbers(machine: str) -> dict[str, int]:
 
 
 def number_of(name: str) -> int:
-    """Of a system call on this machine; raises SetupError if there is no filter for it."""
+    """The number of a system call on this machine; raises SetupError if there is no filter for the machine."""
     if platform.machine() not in _ARCHES:
         raise SetupError(f"no system call filter for {platform.machine()}")
     return _numbers(platform.machine())[name]

@@ -1,8 +1,8 @@
-"""The sandbox's supervisor: a script that needs nothing but the standard library and calls.py.
+"""The sandbox's supervisor: a script that needs only the standard library, calls.py and trees.py.
 
-It builds a small root of read-only folders and one writable tmpfs, starts the program there as process 2 of new user,
-network, mount, process and IPC namespaces, watches time and memory, and copies out the folder that is kept. The
-program has no capability and no way to a socket. What goes wrong before the program starts ends with `SETUP_FAILED`.
+It builds a small root of read-only folders and one writable tmpfs, and starts the program there as process 2 of new
+user, network, mount, process and IPC namespaces. It watches time and memory, and copies out the folder `keep`. The
+program has no capabilities and no network. If the program cannot be started, the exit code is `SETUP_FAILED`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def main() -> None:
         else:
             work = os.open("in", os.O_RDONLY | os.O_DIRECTORY, dir_fd=folder)
             copy_in(os.path.join(spec["folder"], "in"), spec["trees"], NOBODY)
-            spec["limits"]["processes"] += threads_of_user(proc)  # the kernel counts them all
+            spec["limits"]["processes"] += threads_of_user(proc)  # the kernel counts all threads of the user
             libc("prctl", _PR_SUBREAPER, 1, 0, 0, 0, needed=False)
             leader = start_program(spec, os.path.join(spec["folder"], "in"))
     except (SetupError, OSError) as error:
@@ -85,7 +85,7 @@ def main() -> None:
 
 
 def build(spec: Spec, folder: int) -> int:
-    """New namespaces and a new root; gives the writable folder, which the program will see as WORK."""
+    """Make new namespaces and a new root; returns the writable folder, which the program will see as WORK."""
     enter_namespaces()
     root = os.path.join(spec["folder"], "root")
     os.mkdir(root)
@@ -113,7 +113,7 @@ def build(spec: Spec, folder: int) -> int:
 
 
 def move_in(spec: Spec) -> None:
-    """Make the new root, which is the current folder, the only one. Its /proc shows only the processes of the jail."""
+    """Make the current folder, which is the new root, the only root. An office program gets a /proc of the sandbox."""
     if spec["office"]:
         os.mkdir("proc")
         libc("mount", b"proc", b"proc", b"proc", _NOSUID | _NODEV, None)
@@ -124,7 +124,7 @@ def move_in(spec: Spec) -> None:
 
 
 def enter_namespaces() -> None:
-    """A user namespace in which we are ourselves (and, for root, nobody), and all the others below it."""
+    """Enter new namespaces. In the user namespace, the user keeps its id; for root, `nobody` exists, too."""
     uid, gid = os.getuid(), os.getgid()
     uids = f"{uid} {uid} 1\n" + f"{NOBODY} {NOBODY} 1\n" * (uid == 0)
     gids = f"{gid} {gid} 1\n" + f"{NOBODY} {NOBODY} 1\n" * (uid == 0)
@@ -158,7 +158,7 @@ def _tmpfs(path: str, options: str) -> None:
 
 
 def _show(path: str, root: str) -> None:
-    """A folder or file of the machine in the new root, read-only; a link stays a link."""
+    """Show a folder or file of the machine in the new root, read-only; a link stays a link."""
     if os.path.lexists(root + path) or not os.path.lexists(path):
         return
     os.makedirs(os.path.dirname(root + path), exist_ok=True)
@@ -189,7 +189,8 @@ def _set_read_only(path: str, *, recursive: bool) -> None:
 
 
 def start_init(spec: Spec) -> int:
-    """Process 1 of the jail: starts the program and reaps ended processes; when it ends, the kernel ends all others."""
+    """Start process 1 of the sandbox, which starts the program and reaps processes. When it ends, the kernel ends the
+    others."""
     pid = os.fork()
     if pid:
         return pid
@@ -251,7 +252,7 @@ def _limit(limits: dict[str, int]) -> None:
 
 
 def supervise(leader: int, limits: dict[str, int], proc: int) -> tuple[str, int]:
-    """Wait for the end; gives why it ended (`exit`, `time`, `memory`, `parent`) and the exit code."""
+    """Wait until the program has ended; returns why it ended (`exit`, `time`, `memory`, `parent`) and the exit code."""
     deadline = time.monotonic() + limits["seconds"]
     pause = 0.005
     while True:
@@ -273,7 +274,7 @@ def supervise(leader: int, limits: dict[str, int], proc: int) -> tuple[str, int]
 
 
 def descendants(pid: int, proc: int) -> Iterator[int]:
-    """A process and all its descendants, as far as /proc shows them."""
+    """The ids of a process and all its descendants, as far as /proc shows them."""
     yield pid
     try:
         tasks = _names(proc, f"{pid}/task")
@@ -285,7 +286,7 @@ def descendants(pid: int, proc: int) -> Iterator[int]:
 
 
 def resident(pid: int, proc: int) -> int:
-    """Bytes of memory that a process and all below it hold."""
+    """The bytes of memory that a process and its descendants use."""
     pages = 0
     for each in descendants(pid, proc) if proc >= 0 else ():
         numbers = _read(proc, f"{each}/statm").split()
@@ -294,7 +295,7 @@ def resident(pid: int, proc: int) -> int:
 
 
 def threads_of_user(proc: int) -> int:
-    """Threads of the user that the program will run as."""
+    """The number of threads of the user that the program will run as."""
     user = os.getuid() or NOBODY
     count = 0
     for name in _names(proc, ".") if proc >= 0 else ():
@@ -328,7 +329,7 @@ def _read(proc: int, path: str) -> str:
 
 
 def kill_rest(proc: int) -> None:
-    """Without a process namespace: end all processes that the program left, which are now children of this one."""
+    """End all processes that the program left, which are now children of this one. For the mode without namespaces."""
     for _ in range(100):
         rest = [pid for pid in descendants(os.getpid(), proc) if pid != os.getpid()] if proc >= 0 else []
         for pid in rest:

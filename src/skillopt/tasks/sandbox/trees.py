@@ -1,4 +1,4 @@
-"""Files into and out of the sandbox, for its supervisor: nothing but the standard library; no link is followed."""
+"""Copies files into and out of the sandbox, with only the standard library. Links are not followed."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import shutil
 import stat
 
 DEEPEST = 64
-"""The most levels of folders that come out of the sandbox; a tree of thousands is not a result."""
+"""The most levels of folders that are copied out of the sandbox."""
 
 
 def copy_in(work: str, trees: dict[str, str], nobody: int) -> None:
-    """Folders of the machine, by the name that the program sees."""
+    """Copy folders of the machine into the sandbox, under the names that the program sees."""
     for name, path in trees.items():
         shutil.copytree(path, os.path.join(work, name), symlinks=True)
     os.makedirs(f"{work}/tmp", exist_ok=True)
@@ -22,8 +22,8 @@ def copy_in(work: str, trees: dict[str, str], nobody: int) -> None:
 
 
 def copy_tree_out(work: int, folder: int, name: str, most: int) -> bool:
-    """A whole folder, its plain files and folders alone, as `out/<name>`; False if it has more than `most` bytes.
-    Folders that lie deeper than DEEPEST are left out."""
+    """Copy a folder's plain files and folders to `out/<name>`; returns False if they have more than `most` bytes.
+    Folders that are deeper than DEEPEST are left out."""
     os.mkdir(f"out/{name}", dir_fd=folder)
     target = os.open(f"out/{name}", os.O_RDONLY | os.O_DIRECTORY, dir_fd=folder)
     try:
@@ -34,7 +34,8 @@ def copy_tree_out(work: int, folder: int, name: str, most: int) -> bool:
 
 
 def _copied(source: int, target: int, left: int, depth: int) -> int:
-    """Returns how many of `left` bytes remain; negative if there were too few. Closes both folders."""
+    """Copy a folder's content. Returns how many of `left` bytes remain; negative if there were too few. Closes both
+    folders."""
     try:
         for name in sorted(os.listdir(source)):
             info = os.stat(name, dir_fd=source, follow_symlinks=False)
