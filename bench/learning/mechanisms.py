@@ -104,7 +104,7 @@ MECHANISMS = {
         ),
     ),
     "no-kinds": Off(
-        said="kinds of failures in the requests", patch=("skillopt.training.requests.compose._kinds", lambda batch: "")
+        said="kinds of failures in the requests", patch=("skillopt.training.requests.compose._kinds", lambda *rest: "")
     ),
     "no-shared": Off(
         said="what all tasks have shown once",
@@ -112,8 +112,7 @@ MECHANISMS = {
     ),
     "no-findings": Off(said="findings", patch=("skillopt.training.analysts.llm.ASK_FOR_FINDINGS", False)),
     "no-pairs": Off(
-        said="tasks with two outcomes",
-        patch=("skillopt.training.optimizer_context.earlier_outcomes", lambda ids, ctx: {}),
+        said="tasks with two outcomes", patch=("skillopt.training.optimizer_context.earlier_outcomes", lambda *rest: {})
     ),
     "no-own-words": Off(
         said="replies that passed as ready examples",

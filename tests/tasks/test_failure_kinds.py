@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from skillopt.record.trajectory import FailureKind
-from skillopt.tasks.failure_kinds import choices_of, count_kinds, failure_kind
+from skillopt.tasks.failure_kinds import choices_of, count_kinds, failure_kind, named_choice
 from skillopt.tasks.scoring import choice, json_fields, number
 from support import trajectory
 
@@ -76,13 +76,18 @@ def test_a_reply_that_reached_the_limit_is_cut_off_whatever_it_holds() -> None:
 
 def test_kinds_are_counted_over_failures_alone() -> None:
     batch = [failure("T9"), failure("T8"), failure(""), trajectory(2, "Train", hard=1, output="T1")]
-    assert count_kinds(batch) == {"wrong_answer": 2, "empty": 1}
+    assert count_kinds(batch, ()) == {"wrong_answer": 2, "empty": 1}
 
 
 def test_answers_that_repeat_are_choices_and_numbers_are_not() -> None:
-    assert choices_of([failure("", label) for label in ["yes", "no", "yes", "no"]]) == ("no", "yes")
-    assert choices_of([failure("", label) for label in ["4", "8", "4", "8"]]) == ()
-    assert choices_of([failure("", f"name {n}") for n in range(6)]) == ()
+    assert choices_of(["yes", "no", "yes", "no", ""]) == ("no", "yes")
+    assert choices_of(["4", "8", "4", "8"]) == ()
+    assert choices_of([f"name {n}" for n in range(6)]) == ()
+
+
+def test_an_answer_is_named_if_it_is_the_only_choice_in_the_reply() -> None:
+    replies = ["It is (B).", "(A)", "(A) or (B)", "none"]
+    assert [named_choice(failure(reply, "(A)"), ("(A)", "(B)")) for reply in replies] == ["(B)", "(A)", "", ""]
 
 
 def test_an_answer_that_the_task_lists_is_an_answer_also_if_no_task_of_the_batch_expects_it() -> None:

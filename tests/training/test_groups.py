@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from skillopt.record.edits import EditPool, Pooled
+from skillopt.record.edits import EditPool, Patch, Pooled
 from skillopt.sim.model import TOPICS, code_for
 from skillopt.skill import Edit, Skill
 from skillopt.skill.edit import SizeLimits, SkillBuilder
 from skillopt.training.edits import groups
+from skillopt.training.edits.aggregate import aggregate
 from skillopt.training.edits.groups import units
 from skillopt.training.edits.select import select
 from skillopt.training.gates.credit import suspected
+from skillopt.training.requests.context import OptimizerContext
 from skillopt.training.requests.replies import read_edits, reflect_schema
-from support import context
+from support import Spy, context
 
 SKILL = Skill("# Codes\n\n- For maple, answer KX-42.\n")
 
@@ -99,3 +102,18 @@ def test_blame_falls_on_a_whole_group(tmp_path: Path) -> None:
     assert found.verdict.accepted
     assert names(found.left_out) == names(harm)
     assert code_for(TOPICS[0], 0) in found.candidate.skill.text
+
+
+def test_the_optimizer_merges_single_edits_and_a_group_stays_as_it_is() -> None:
+    patches = [
+        Patch(id="p1", source="llm/mixed", trajectory_ids=(), edits=(*STEPS, OTHERS[0])),
+        Patch(id="p2", source="llm/deep", trajectory_ids=(), edits=(OTHERS[1],)),
+    ]
+    spy = Spy("sim:world")
+    ctx = context(optimizer=spy)
+    pool = asyncio.run(aggregate(patches, SKILL, OptimizerContext(), ctx))
+    assert [pooled.edit for pooled in pool.edits if pooled.edit.group] == STEPS
+    [request] = spy.asked("merge")
+    assert "Be kind." in request
+    assert "Steps." not in request
+    assert asyncio.run(aggregate(patches[:1], SKILL, OptimizerContext(), ctx)).asked == ()

@@ -248,3 +248,10 @@ def test_a_replay_names_what_recorded_edits_leave_out_and_counts_them() -> None:
     edits = json.loads(asyncio.run(model.chat(request)).text)["edits"]
     assert [each.get("dropped") for each in edits] == [[{"text": "Never round.", "reason": EARLIER}], None]
     assert recording.unnamed == ["Never round."]
+
+
+def test_a_line_of_a_lookup_may_be_split_into_its_entries_but_loses_none() -> None:
+    anchor = "pan, kettle, pot = kitchen\nsaw, drill = garage"
+    split = "pan = kitchen\nkettle = kitchen\npot = kitchen\nsaw = garage\ndrill = garage"
+    assert unnamed_losses(modify(split, anchor)) == []
+    assert unnamed_losses(modify(split.replace("pot =", "cup ="), anchor)) == ["pan, kettle, pot = kitchen"]

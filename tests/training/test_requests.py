@@ -458,7 +458,11 @@ def test_the_schema_of_a_package_names_its_files_and_that_of_a_document_none(
 
 def test_tasks_of_other_batches_come_with_their_expected_answers() -> None:
     assert rows_of("reflect", "other_tasks")[: len(OTHERS)] == [
-        {"task": "Receipt 9: tram, Bergen\n\nWhich code?", "expected": "T4-N", "solved": "never, tried 2 times"},
+        {
+            "task": "Receipt 9: tram, Bergen\n\nWhich code?",
+            "expected": "T4-N",
+            "solved": "in none of the 2 earlier steps that had it",
+        },
         {"type": "south", "task": "Ferry to Malmö", "expected": "F1-S | F1S"},
     ]
 
@@ -557,8 +561,9 @@ BLANK_PACKAGE_CASES: dict[str, dict[str, Any]] = {
 FILLED_CASES = {
     "task_info.comments": ('{"about": "task: t1", "said": "the region is in the last line"}',),
     "context.short_form": ShortForm(step=1, text="One code.", accepted=True, score=0.75, at_most=0.75, complete=0.125),
+    "context.choices": ("T1-N", "T2-S"),
 }
-"""What only a run has that was given people's comments, or that tried a minimal remedy."""
+"""What only a run has that was given people's comments, that tried a minimal remedy, or whose answers are few."""
 NOT_IN_LETTERS = {"context.rejected", "context.first_step", "context.initial", "context.guidance_gate"}
 """Rejected edits are for analysts without an LLM; letters have the whole history instead. The first step and the
 initial score choose the prompt; the gate of guidance is for slow updates."""
@@ -764,8 +769,8 @@ def test_an_edit_that_may_come_back_is_shown_whole_and_older_ones_in_part() -> N
 def test_with_few_possible_answers_a_pass_may_be_luck() -> None:
     batch = [solved(n, "", f"Which one is right, {n}?", "(A)" if n % 2 else "(B)") for n in range(8)]
     text = text_of(reflect(batch=[*batch[:6], *batch[:3]]))
-    assert "Only 2 different answers are expected here: a pass may be luck, and always answering " in text
-    assert '"(B)" would solve 5 of 9.' in text
+    assert "Only 2 different answers are expected in all tasks: a pass may be luck, and always answering " in text
+    assert '"(B)" would solve 5 of 9. The agent answered "(B)" 5 times, "(A)" 4 times.' in text
     assert "luck" not in golden("reflect")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from skillopt.record.trajectory import FailureKind, Trajectory
 from skillopt.tasks.numbers import quantities
@@ -102,20 +102,30 @@ def output_tokens(trajectory: Trajectory) -> int:
     return int(calls[-1].get("completion") or 0) if calls else 0
 
 
-def choices_of(trajectories: Sequence[Trajectory]) -> tuple[str, ...]:
-    """The different expected answers of a batch if they are few and repeat, so the agent chooses among them; else
-    empty."""
-    counts = Counter(t.answers[0] for t in trajectories if t.answers)
+def named_choice(trajectory: Trajectory, choices: Collection[str]) -> str:
+    """The only choice that an answer names; empty if it names none, or several."""
+    answer = extract_answer(trajectory.output)
+    named = [choice for choice in choices if _says(answer, choice)]
+    return named[0] if len(named) == 1 else ""
+
+
+def choices_of(answers: Iterable[str]) -> tuple[str, ...]:
+    """The different answers if they repeat, so that the agent chooses among them; else empty."""
+    counts = Counter(filter(None, answers))
     few = 2 <= len(counts) <= MOST_CHOICES and len(counts) * 2 <= counts.total()
     return tuple(sorted(counts)) if few and not all(map(_is_number, counts)) else ()
+
+
+def expected(trajectories: Iterable[Trajectory]) -> list[str]:
+    """The first expected answer of each task that has one."""
+    return [t.answers[0] for t in trajectories if t.answers]
 
 
 def _is_number(text: str) -> bool:
     return len(text) <= LONGEST_NUMBER and bool(re.fullmatch(r"\W*[\d.,]+\W*", text))
 
 
-def count_kinds(trajectories: Sequence[Trajectory]) -> dict[FailureKind, int]:
-    """The number of failures of each kind in a batch, the most frequent kind first."""
-    choices = choices_of(trajectories)
+def count_kinds(trajectories: Sequence[Trajectory], choices: Collection[str]) -> dict[FailureKind, int]:
+    """The number of failures of each kind, the most frequent kind first."""
     kinds = Counter(failure_kind(t, choices) for t in trajectories if t.score.hard < 1)
     return dict(sorted(kinds.items(), key=lambda pair: (-pair[1], pair[0])))

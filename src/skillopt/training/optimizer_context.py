@@ -8,12 +8,13 @@ from types import MappingProxyType
 
 from skillopt.record.comments import Comment, read_comments
 from skillopt.record.run import Run
-from skillopt.record.state import Rejected, State, Tried, TriedEdit
+from skillopt.record.state import Rejected, ShortForm, State, Tried, TriedEdit
 from skillopt.skill import FILE, Edit
 from skillopt.skill.tokens import count_tokens
 from skillopt.tasks.agents import task_text
 from skillopt.tasks.as_score import NOT_DESCRIBED
 from skillopt.tasks.base import Item, Trajectory
+from skillopt.tasks.failure_kinds import choices_of
 from skillopt.training.context import Context
 from skillopt.training.edits.carry import slots
 from skillopt.training.edits.update import EXAMPLES, limits_of, update
@@ -39,7 +40,10 @@ MOST_STEPS = 12
 """The most steps that a run remembers for the optimizer."""
 MOST_EDITS = 12
 """The most edits of one step that a run remembers for the optimizer; applied edits come first."""
-PENDING = "pending: it broke nothing, and is tried again together with the next step's edits; do not repeat it"
+PENDING = (
+    "pending: it is not in the skill. It broke nothing, and is tried again with the next step's edits, unless one of "
+    "them changes the same text; do not repeat it"
+)
 BEATEN = "left out: the short text alone scored as well or better on the validation tasks"
 LEFT_OUT = "rejected: validation tasks that it broke passed again without it"
 LONGEST = 4000
@@ -94,13 +98,25 @@ def optimizer_context(state: State, rate: float, ctx: Context, batch: Sequence[I
         rejected=(*state.rejected, *(Rejected(step=state.step, edit=edit) for edit in state.pending)),
         notes=state.memory,
         first_step=ctx.step == 1,
-        short_form=state.short_form,
+        short_form=_worth_showing(state.short_form, ctx.step),
+        choices=choices_of(item.answer for item in ctx.env.items("train")) if batch else None,
         others=other_tasks({*state.set_aside, *(item.id for item in batch)}, ctx, never) if batch else (),
         never_solved=never,
-        earlier=earlier_outcomes(ids, ctx) if batch else {},
+        earlier=earlier_outcomes(ids, _first_accepted(state) + 1, ctx) if batch else {},
         findings=tuple(state.findings),
         guidance_gate="" if batch else ctx.config.optimizer.slow_update_gate,
     )
+
+
+def _worth_showing(form: ShortForm | None, step: int) -> ShortForm | None:
+    """The minimal remedy, if the skill has it or the step before tried it."""
+    return form if form and (form.accepted or form.step == step - 1) else None
+
+
+def _first_accepted(state: State) -> int:
+    """The step whose edits were accepted first; 0 if none was. Outcomes up to this step are those of the initial skill,
+    and show nothing about what its versions changed."""
+    return next((tried.step for tried in state.tried if tried.verdict == "accept"), 0)
 
 
 def never_solved(ctx: Context) -> dict[str, int]:
@@ -113,12 +129,12 @@ def never_solved(ctx: Context) -> dict[str, int]:
     return {item: count for item, count in tried.items() if item not in solved}
 
 
-def earlier_outcomes(ids: Collection[str], ctx: Context) -> dict[str, list[Earlier]]:
-    """The newest solved and the newest failed output of each of these tasks in earlier steps."""
+def earlier_outcomes(ids: Collection[str], since: int, ctx: Context) -> dict[str, list[Earlier]]:
+    """The newest solved and the newest failed output of each of these tasks in earlier steps, from step `since` on."""
     run = Run(ctx.run)
     newest: dict[tuple[str, bool], Earlier] = {}
     marks = [item.encode() for item in ids]
-    for step in range(max(1, ctx.step - MOST_READ), ctx.step):
+    for step in range(max(since, ctx.step - MOST_READ), ctx.step):
         if not ids & run.batch(step).items.keys():
             continue
         for each in run.trajectories(

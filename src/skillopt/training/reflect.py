@@ -152,8 +152,10 @@ def deep_minibatches(trajectories: list[Trajectory], patches: list[Patch], ctx: 
 
 
 def _answered(cause: str, ids: set[str], edits: Sequence[Edit]) -> bool:
-    """True if an edit names this cause or cites all of its failures."""
-    return any(normal_name(edit.pattern) == cause or ids <= set(edit.trajectory_ids) for edit in edits)
+    """True if an edit names this cause, or each of its failures is cited by some edit."""
+    return any(normal_name(edit.pattern) == cause for edit in edits) or ids <= {
+        cited for edit in edits for cited in edit.trajectory_ids
+    }
 
 
 def _usable(patch: Patch, number: int, skill: Skill, shown: Mapping[str, str], ctx: Context) -> Patch:

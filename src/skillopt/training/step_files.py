@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -96,7 +96,9 @@ def digest(work: StepWork) -> BatchDigest:
     )
 
 
-def step_record(work: StepWork, state: State, metric: str, telemetry: StepTelemetry) -> StepRecord:
+def step_record(
+    work: StepWork, state: State, metric: str, telemetry: StepTelemetry, choices: Collection[str] = ()
+) -> StepRecord:
     """The record of a step; `state` is the state after the step."""
     verdict = work.verdict
     skill = work.candidate.skill if verdict.accepted else work.skill
@@ -106,7 +108,7 @@ def step_record(work: StepWork, state: State, metric: str, telemetry: StepTeleme
         epoch=work.step.epoch,
         train_score=mean_score(scored(work.results), metric),
         rollout_errors=len(failed(work.results)),
-        failure_kinds=count_kinds(scored(work.results)),
+        failure_kinds=count_kinds(scored(work.results), choices),
         val=state.score,
         val_before=verdict.before,
         val_after=verdict.after,

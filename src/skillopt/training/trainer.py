@@ -46,6 +46,7 @@ from skillopt.record.step import Evaluation, LearningRate, StepRecord, StepTelem
 from skillopt.record.summary import Summary
 from skillopt.skill import Skill
 from skillopt.tasks.base import SPLITS, Env, Item
+from skillopt.tasks.failure_kinds import choices_of
 from skillopt.training.batches import Step, plan_steps
 from skillopt.training.context import Context
 from skillopt.training.edits.aggregate import aggregate
@@ -351,7 +352,8 @@ class TrainingLoop:
         if not self._ends_epoch(work.step):  # at the end of an epoch the slow update may change the skill
             self._go_ahead(ctx.step, self.skill)
         telemetry = StepTelemetry(seconds=self._counted(ctx), paid_so_far=self._paid())
-        record = step_record(work, state, self.config.evaluation.metric, telemetry)
+        choices = choices_of(item.answer for item in self.base.env.items("train"))
+        record = step_record(work, state, self.config.evaluation.metric, telemetry, choices)
         await asyncio.to_thread(write_step, self.run, work, record)
         file_conflicts(self.run, ctx.step, work.pool.conflicts)
         self.history.append(record)

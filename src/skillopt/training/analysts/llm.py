@@ -11,7 +11,7 @@ from skillopt.models.structured import ask
 from skillopt.record.edits import Patch
 from skillopt.skill import Skill
 from skillopt.tasks.base import Trajectory
-from skillopt.tasks.failure_kinds import FORM, choices_of, failure_kind
+from skillopt.tasks.failure_kinds import FORM, failure_kind
 from skillopt.training import prompts
 from skillopt.training.analysts.base import Kind, Minibatch, with_answer
 from skillopt.training.requests.compose import reflect_request, shown_trajectories
@@ -66,5 +66,5 @@ def wants_minimal(knowledge: OptimizerContext, trajectories: Sequence[Trajectory
     """True if a minimal remedy is worth a try: in the first step, when nobody knows whether the target can do the task
     already, and whenever most failures are failures of form."""
     failures = [t for t in trajectories if t.score.hard < 1]
-    choices = choices_of(trajectories)
+    choices = knowledge.choices_in(trajectories)
     return knowledge.first_step or 2 * sum(failure_kind(t, choices) in FORM for t in failures) > len(failures)

@@ -102,16 +102,22 @@ _Merged = tuple[list[Pooled], list[Conflict], list[Asked]]
 async def aggregate(patches: Sequence[Patch], skill: Skill, knowledge: OptimizerContext, ctx: Context) -> EditPool:
     """Build the pool of a step. If several replies of the optimizer propose edits, the optimizer merges these edits,
     `merge_fan_in` replies at a time."""
-    asked_of = [patch for patch in patches if patch.source.startswith("llm/") and patch.edits]
+    asked_of = [patch for patch in patches if patch.source.startswith("llm/") and any(map(_is_single, patch.edits))]
     by_llm = ctx.config.gradient.merge == "llm" and len(asked_of) > 1
-    read = {patch.id for patch in asked_of} if by_llm else set()
-    rest = pool_edits(edit for patch in patches if patch.id not in read for edit in patch.edits)
+    to_merge = [list(filter(_is_single, patch.edits)) for patch in asked_of] if by_llm else []
+    read = {id(edit) for edits in to_merge for edit in edits}
+    rest = pool_edits(edit for patch in patches for edit in patch.edits if id(edit) not in read)
     proposed = sum(len(patch.edits) for patch in patches)
     if not by_llm:
         return pool_of(rest, proposed)
     with ctx.timed("merge"):
-        merged, conflicts, asked = await _levels([pool_edits(p.edits) for p in asked_of], skill, knowledge, ctx)
+        merged, conflicts, asked = await _levels(list(map(pool_edits, to_merge)), skill, knowledge, ctx)
     return pool_of(sorted([*merged, *rest], key=lambda p: p.edit.id), proposed, asked, conflicts)
+
+
+def _is_single(edit: Edit) -> bool:
+    """True if an edit belongs to no group. A merged edit would tear a group apart, so groups are not merged."""
+    return not edit.group
 
 
 async def _levels(lists: list[list[Pooled]], skill: Skill, knowledge: OptimizerContext, ctx: Context) -> _Merged:

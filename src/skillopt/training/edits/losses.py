@@ -75,7 +75,7 @@ def lost_lines(edit: Edit) -> dict[str, str]:
     after = _lines(edit.text)
     written = [line for line in after if line not in before]
     new = [*map(_Passage, written), *(_Passage(f"{a} {b}") for a, b in pairwise(written))]
-    gone = [line for line in before if line not in after and not _is_in(line, new)]
+    gone = [line for line in before if line not in after and not _is_in(line, new) and not _is_split(line, written)]
     return {line: _reason(line, new, edit) for line in gone}
 
 
@@ -95,6 +95,13 @@ def _is_in(line: str, passages: Sequence[_Passage]) -> bool:
     """True if each sentence of a line is in one of these passages; a task with its reply must be whole in one."""
     sentences = [line] if _TASK.match(line) else _SENTENCE_END.split(line)
     return all(any(map(_Passage(each).is_in, passages)) for each in filter(_says_something, sentences))
+
+
+def _is_split(line: str, written: Sequence[str]) -> bool:
+    """True if each entry of a lookup's line is in a line of the new text: `a, b = x` as `a = x` and `b = x`."""
+    names, equals, value = line.partition(" = ")
+    entries = [_Passage(f"{name} = {value}") for name in names.split(",")] if equals else []
+    return bool(entries) and all(any(entry.is_in(_Passage(other)) for other in written) for entry in entries)
 
 
 def _reason(line: str, new: Sequence[_Passage], edit: Edit) -> str:

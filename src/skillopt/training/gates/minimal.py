@@ -23,7 +23,7 @@ from skillopt.training.gates.base import Gate
 from skillopt.training.gates.credit import Credited, since
 from skillopt.training.rollout import roll_out_all, scored
 
-MOST_TASKS = 16
+MOST_TASKS = 8
 """The most tasks of the batch that each wording does."""
 
 

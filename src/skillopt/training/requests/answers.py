@@ -1,4 +1,4 @@
-"""Hands in the reply to a letter (a request that waits in a file), and checks the anchors of its edits, too."""
+"""Hands in the reply to a letter (a request that waits in a file), and checks its edits, too."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from skillopt.models.handoff.box import BadReply, Box, Letter
-from skillopt.skill import FILE
+from skillopt.skill import FILE, Edit, Skill
+from skillopt.skill.edit import whole_section
+from skillopt.training.edits.losses import loss_problem, unnamed_losses
 from skillopt.training.requests.blocks import LEFT_OUT, blocks_in
 
 _EDITS = {"reflect": "edits", "deep_reflect": "edits", "slow_update": "lines"}
@@ -14,17 +16,18 @@ _EDITS = {"reflect": "edits", "deep_reflect": "edits", "slow_update": "lines"}
 
 
 def hand_in(box: Box, number: int, data: bytes) -> Letter:
-    """Hand in a reply. A reply with an anchor that is not in the skill is refused, because the run would ask again."""
+    """Hand in a reply. It is refused if an anchor is not in the skill, or if an edit loses lines that it does not name:
+    the run would ask again."""
     letter = box.letter(number)
     if letter.open and (field := _EDITS.get(letter.stage)):
         edits = json.loads(letter.checked(data))[field]
-        if problems := list(_missing_anchors(letter, field, edits)):
+        if problems := list(_problems(letter, field, edits)):
             raise BadReply(letter.name, problems)
     return box.hand_in(number, data)
 
 
-def _missing_anchors(letter: Letter, field: str, edits: Sequence[Mapping[str, str]]) -> Iterator[str]:
-    """A message for each anchor that is not in its file. Files that the letter shows only in part are not checked."""
+def _problems(letter: Letter, field: str, edits: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    """A message for each edit that could not be used. Files that the letter shows only in part are not checked."""
     text = "\n\n".join(str(message["content"]) for message in letter.messages if message.get("role") == "user")
     files = {name: inner for name, inner in blocks_in(text, "file") if LEFT_OUT not in inner}
     skill = "\n".join(inner for _, inner in blocks_in(text, "skill"))
@@ -34,3 +37,7 @@ def _missing_anchors(letter: Letter, field: str, edits: Sequence[Mapping[str, st
         if edit["op"] != "add" and anchor not in shown:
             where = "the skill" if file == FILE else f"'{file}'"
             yield f"{field}[{number}].anchor: copy it verbatim; {json.dumps(anchor[:80])} is not in {where}"
+        elif file == FILE and field == "edits":
+            whole = whole_section(Edit.model_validate(edit), Skill(f"{skill}\n"))
+            if lines := unnamed_losses(whole):
+                yield f"{field}[{number}]: {loss_problem(lines)}"

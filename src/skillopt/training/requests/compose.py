@@ -15,7 +15,7 @@ from skillopt.skill.document import OPEN_MARKER
 from skillopt.skill.trained import total_tokens
 from skillopt.tasks.agents import task_text
 from skillopt.tasks.base import Trajectory
-from skillopt.tasks.failure_kinds import KINDS, choices_of, count_kinds
+from skillopt.tasks.failure_kinds import KINDS, count_kinds, expected, named_choice
 from skillopt.tasks.scoring import expected_feedback
 from skillopt.training.requests.blocks import (
     MOST_ANSWERS,
@@ -79,7 +79,10 @@ def reflect_request(
     failures, passes = shown_trajectories(trajectories)
     shared = shared_text([*(t.input for t in trajectories), *map(task_text, knowledge.others)])
     how = Shown(
-        skill=skill, shared=shared, reply_tokens=knowledge.task_info.reply_tokens, guessable=_guessable(trajectories)
+        skill=skill,
+        shared=shared,
+        reply_tokens=knowledge.task_info.reply_tokens,
+        guessable=_guessable(knowledge.choices_in(trajectories)),
     )
     sizes = [sum(shown_tokens(t, shared) for t in some) for some in (failures, passes)]
     rest = [t for t in trajectories if t.score.hard >= 1 and t not in passes]
@@ -266,9 +269,9 @@ def _scores(trajectories: Sequence[Trajectory], knowledge: OptimizerContext, how
     examples = f", {known} of these stand in the skill as examples" if known else ""
     soft = mean(t.score.soft for t in trajectories) if any(0 < t.score.soft < 1 for t in trajectories) else None
     partial = "" if soft is None else f" (hard), mean score {soft:.2f} (soft)"
-    lines.append(
-        f"This batch: {_share(trajectories)} solved{partial}{examples}.{_kinds(trajectories)}{_luck(trajectories)}"
-    )
+    choices = knowledge.choices_in(trajectories)
+    failures = f"{_kinds(trajectories, choices)}{_luck(trajectories, choices)}"
+    lines.append(f"This batch: {_share(trajectories)} solved{partial}{examples}.{failures}")
     types = sorted({t.type for t in trajectories if t.type})
     if len(types) > 1:
         by_type = (f"{data_line(name)} {_share([t for t in trajectories if t.type == name])}" for name in types)
@@ -292,18 +295,23 @@ def _slow_scores(knowledge: OptimizerContext, pairs: Sequence[Pair]) -> str:
     return "\n".join([*_validation(knowledge), *drawn, *filter(None, [_GUIDANCE_GATES[knowledge.guidance_gate]])])
 
 
-def _guessable(trajectories: Sequence[Trajectory]) -> bool:
-    return 0 < len(choices_of(trajectories)) <= FEW_ANSWERS
+def _guessable(choices: Sequence[str]) -> bool:
+    return 0 < len(choices) <= FEW_ANSWERS
 
 
-def _luck(trajectories: Sequence[Trajectory]) -> str:
-    """A sentence on the score of always giving the most frequent answer, if only a few answers are possible."""
-    if not _guessable(trajectories):
+def _luck(trajectories: Sequence[Trajectory], choices: Sequence[str]) -> str:
+    """Sentences on guessing, if only a few answers are possible: the agent's answers, and the score of always giving
+    the most frequent one."""
+    right = Counter(expected(trajectories))
+    if not _guessable(choices) or not right:
         return ""
-    few = len(choices_of(trajectories))
-    answer, solved = Counter(t.answers[0] for t in trajectories if t.answers).most_common(1)[0]
-    always = f"always answering {data_line(answer)} would solve {solved} of {len(trajectories)}"
-    return f" Only {few} different answers are expected here: a pass may be luck, and {always}."
+    answer, solved = right.most_common(1)[0]
+    counts = Counter(filter(None, (named_choice(t, choices) for t in trajectories))).most_common()
+    given = f" The agent answered {', '.join(f'{data_line(name)} {count} times' for name, count in counts)}."
+    return (
+        f" Only {len(choices)} different answers are expected in all tasks: a pass may be luck, and always answering "
+        f"{data_line(answer)} would solve {solved} of {len(trajectories)}.{given if counts else ''}"
+    )
 
 
 def _shared_block(shared: SharedText) -> str:
@@ -311,9 +319,9 @@ def _shared_block(shared: SharedText) -> str:
     return block("shared", "\n".join(data_line({f"shared {n}": part}) for n, part in enumerate(shared.parts, 1)))
 
 
-def _kinds(trajectories: Sequence[Trajectory]) -> str:
-    """A sentence on the kinds of failure; empty if all failures are wrong answers."""
-    counts = count_kinds(trajectories)
+def _kinds(trajectories: Sequence[Trajectory], choices: Sequence[str]) -> str:
+    """A sentence on the kinds of failure, unless all are wrong answers."""
+    counts = count_kinds(trajectories, choices)
     if not counts.keys() - {"wrong_answer"}:
         return ""
     return f" Failures: {', '.join(f'{count} {KINDS[kind]}' for kind, count in counts.items())}."
@@ -329,7 +337,7 @@ def _short_form(form: ShortForm | None) -> str:
     )
     head = (
         f"Step {form.step} tried two remedies on the validation tasks: this short text alone ({short}), and all edits "
-        f"together ({complete}). The skill got {kept}. What you add must beat the better one."
+        f"together ({complete}). The skill got {kept}."
     )
     return f"{head}\n{data_line({'text': trim_middle(form.text, LONGEST_TRIED)})}"
 
@@ -369,7 +377,7 @@ def _tried_line(tried: Tried, shared: SharedText, longest: int) -> str:
         row["of_the_validation_tasks"] = f"{tried.measured} tried, until enough was known: {counts}"
     types = {"task_types_helped": list(tried.helped), "task_types_broken": list(tried.broke)}
     seen = [{name: trim_middle(shared.rest(text), LONGEST_SEEN) for name, text in row.items()} for row in tried.outputs]
-    lists: dict[str, Sequence[object]] = {**types, "causes": tried.causes, "training_tasks_with_it": seen}
+    lists: dict[str, Sequence[object]] = {**types, "causes": tried.causes, "training_tasks_with_all_edits": seen}
     return data_line({**row, **{name: values for name, values in lists.items() if values}, "edits": rows})
 
 
@@ -394,7 +402,13 @@ def _other_line(
 ) -> str:
     """One task as a line of JSON. `output` is a solved task's output, shown if the task has no expected answer."""
     shown = {"expected": " | ".join(answers[:MOST_ANSWERS])} if answers else {"output": output or ""}
-    solved = f"never, tried {tried} times" if tried > 1 else "never, tried once" if tried else ""
+    solved = (
+        f"in none of the {tried} earlier steps that had it"
+        if tried > 1
+        else "not in the step that had it"
+        if tried
+        else ""
+    )
     example = "yes" if how.shared.is_example(task, how.skill) else ""
     row = {"type": kind, "task": how.shared.rest(task), **shown, "in_skill": example}
     row["solved"] = solved if output is None else "yes"

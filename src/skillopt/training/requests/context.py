@@ -10,6 +10,7 @@ from skillopt.record.findings import TaskFinding
 from skillopt.record.state import Rejected, ShortForm, Tried
 from skillopt.skill import SizeLimits
 from skillopt.tasks.base import Item, Trajectory
+from skillopt.tasks.failure_kinds import choices_of, expected
 
 MOST_OTHERS = 40
 """The most tasks of other batches that a request shows with their answers."""
@@ -88,6 +89,9 @@ class OptimizerContext:
     first_step: bool = False
     short_form: ShortForm | None = None
     """The newest minimal remedy that was tried, with its scores."""
+    choices: tuple[str, ...] | None = None
+    """The answers among which the agent chooses, by the whole training split; empty if it does not choose; None to go
+    by the batch."""
     others: Sequence[Item] = ()
     """Training tasks of other batches. Requests show their expected answers, which cost no rollout."""
     earlier: Mapping[str, Sequence[Earlier]] = field(default_factory=dict)
@@ -98,6 +102,10 @@ class OptimizerContext:
     """Training tasks that no earlier step solved, by id, with the number of steps that tried them."""
     guidance_gate: Literal["", "keep", "strict"] = ""
     """The gate's rule for guidance; empty if that is unknown."""
+
+    def choices_in(self, batch: Sequence[Trajectory]) -> tuple[str, ...]:
+        """The answers among which the agent chooses."""
+        return choices_of(expected(batch)) if self.choices is None else self.choices
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,8 +31,8 @@ _DROPPED = (
     "reason; empty if nothing is left out."
 )
 _MINIMAL = (
-    "Two or three wordings of one edit: only what is missing, in one or two sentences, without lookups and worked "
-    "examples. Each is tried alone; the best one is tried against all of `edits` together."
+    "Two or three wordings of one edit: only what is missing, in one or two sentences, without worked examples of "
+    "tasks. Each is tried alone; the best one is tried against all of `edits` together."
 )
 _GROUP = (
     f"A short name that up to {groups.MOST} edits share if none of them is of use without the others; else empty. They "

@@ -7,7 +7,7 @@ from statistics import mean
 
 from skillopt.skill import Skill
 from skillopt.tasks.base import Trajectory
-from skillopt.tasks.failure_kinds import FORM, choices_of, failure_kind, is_calculated
+from skillopt.tasks.failure_kinds import FORM, failure_kind, is_calculated
 from skillopt.training.requests.context import OptimizerContext
 from skillopt.training.requests.shared import shared_text
 
@@ -25,10 +25,12 @@ def advice_for(skill: Skill, knowledge: OptimizerContext, trajectories: Sequence
     failures = [t for t in trajectories if t.score.hard < 1]
     if not failures:
         return ("reflect_imitator",)
-    choices = choices_of(trajectories)
+    choices = knowledge.choices_in(trajectories)
     kinds = [failure_kind(t, choices) for t in failures]
     form = sum(kind in FORM for kind in kinds) / len(kinds)
     cut_off = kinds.count("cut_off") / len(kinds)
+    if knowledge.first_step:  # an agent that was told nothing about the form chats until it is cut off
+        form, cut_off = form + cut_off, 0.0
     calculated = sum(map(is_calculated, failures)) / len(failures)
     shared = shared_text([t.input for t in trajectories])
     unseen = [t for t in trajectories if not shared.is_example(t.input, skill)]
@@ -53,6 +55,6 @@ def _able(
     if start is None and not skill.shown.text.strip():
         start = mean(t.score.soft for t in trajectories)
     different = len({t.answers[0] for t in trajectories if t.answers})
-    chance = 1 / different if different and choices_of(trajectories) else 0.0
+    chance = 1 / different if different and knowledge.choices_in(trajectories) else 0.0
     able = start is not None and start >= MOST + chance / 2
     return able or bool(skill.shown.text.strip() and unseen and mean(t.score.hard for t in unseen) >= GOOD)
