@@ -251,7 +251,8 @@ def test_a_replay_names_what_recorded_edits_leave_out_and_counts_them() -> None:
 
 
 def test_a_line_of_a_lookup_may_be_split_into_its_entries_but_loses_none() -> None:
-    anchor = "pan, kettle, pot = kitchen\nsaw, drill = garage"
-    split = "pan = kitchen\nkettle = kitchen\npot = kitchen\nsaw = garage\ndrill = garage"
-    assert unnamed_losses(modify(split, anchor)) == []
-    assert unnamed_losses(modify(split.replace("pot =", "cup ="), anchor)) == ["pan, kettle, pot = kitchen"]
+    anchor = "pan, kettle, pot, ladle, sieve = kitchen\nsaw, drill = garage"
+    split = "".join(f"{name} = kitchen\n" for name in ("pan", "kettle", "pot", "ladle", "sieve"))
+    assert unnamed_losses(modify(f"{split}saw, drill = garage", anchor)) == []
+    lossy = split.replace("pot =", "cup =")
+    assert unnamed_losses(modify(f"{lossy}saw, drill = garage", anchor)) == ["pan, kettle, pot, ladle, sieve = kitchen"]
