@@ -29,7 +29,7 @@ from skillopt.models.handoff import model as handoff_model
 from skillopt.models.handoff.box import BadReply
 from skillopt.models.handoff.page import page
 from skillopt.models.handoff.schema import example, problems
-from skillopt.models.handoff.status import letter_status
+from skillopt.models.handoff.status import letter_status, wait_for_letter
 from skillopt.record.directory import RunDirectory
 from skillopt.record.events import Event
 from skillopt.record.files import read_json
@@ -504,3 +504,15 @@ def test_waiting_ends_with_the_run_and_after_the_time(tmp_path: Path, capsys: py
     with RunDirectory(done.path).held():
         _, out, _ = run(capsys, "letters", str(done.path), "--wait", "--timeout", "0.1", "--json")
     assert json.loads(out) == {"run": str(done.path), "status": "running", "reason": "", "letters": []}
+
+
+def test_waiting_at_a_shared_folder_of_letters_goes_on_until_one_is_open(tmp_path: Path) -> None:
+    box = Box(tmp_path, "run")
+    text = ChatRequest(messages=ASKED.messages)
+    box.hand_in(box.post(text, "text").number, b"Done.")
+    status = wait_for_letter(tmp_path, 0.5)
+    assert (status["status"], status["letters"]) == ("unknown", [])
+    later = threading.Timer(0.5, lambda: box.post(text, "text"))
+    later.start()
+    assert len(wait_for_letter(tmp_path, 60)["letters"]) == 1
+    later.join()

@@ -13,9 +13,9 @@ from skillopt.record.files import read_json
 from skillopt.record.status import status_of
 
 LOOK = 0.3
-"""Seconds between two looks."""
+"""Seconds between two looks at the letters."""
 BEGINS = 15.0
-"""Seconds that a training which was just started may take until its run is there."""
+"""The most seconds between the start of a training and the first file of its run."""
 
 
 class LettersStatus(TypedDict):
@@ -23,7 +23,7 @@ class LettersStatus(TypedDict):
     status: str
     reason: str
     letters: list[LetterState]
-    """The open ones."""
+    """The open letters."""
 
 
 def letter_status(path: Path) -> LettersStatus:
@@ -36,7 +36,8 @@ def letter_status(path: Path) -> LettersStatus:
 def wait_for_letter(path: Path, seconds: float | None = None) -> LettersStatus:
     """Wait until a letter is open, the run has ended, or `seconds` are over; then return `letter_status`.
 
-    If no process works on the run, one may be about to start: the function waits `BEGINS` seconds for it.
+    If no process works on the run, one may be about to start: the function waits `BEGINS` seconds for it. A folder of
+    letters does not show whether a run has ended, so only `seconds` ends that wait.
     """
     start, worked = time.monotonic(), False
     while True:
@@ -45,11 +46,11 @@ def wait_for_letter(path: Path, seconds: float | None = None) -> LettersStatus:
         late = over or waited >= BEGINS
         try:
             status_now = letter_status(path)
-        except UserError:  # not there yet
+        except UserError:  # the run is not there yet
             if late:
                 raise
         else:
-            running, letters = status_now["status"] == "running", status_now["letters"]
+            running, letters = status_now["status"] in {"running", "unknown"}, status_now["letters"]
             worked = worked or running
             settled = meant(path) == path and (
                 letters or status_now["status"] == "finished"
@@ -60,7 +61,8 @@ def wait_for_letter(path: Path, seconds: float | None = None) -> LettersStatus:
 
 
 def _status(path: Path) -> tuple[str, str]:
-    """running, finished, stopped or interrupted; a measurement is running or ended; a shared folder does not show."""
+    """The status of a run, and its reason. A run is running, finished, stopped or interrupted; a measurement is running
+    or ended; for a shared folder of letters the status is unknown."""
     run = RunDirectory(path)
     if not run.begun and path.resolve().name == "letters":
         run = RunDirectory(path.resolve().parent)
