@@ -508,11 +508,11 @@ def test_waiting_ends_with_the_run_and_after_the_time(tmp_path: Path, capsys: py
 
 def test_waiting_at_a_shared_folder_of_letters_goes_on_until_one_is_open(tmp_path: Path) -> None:
     box = Box(tmp_path, "run")
-    text = ChatRequest(messages=ASKED.messages)
-    box.hand_in(box.post(text, "text").number, b"Done.")
+    first, second = (ChatRequest(messages=({"role": "user", "content": text},)) for text in ("Which?", "Why?"))
+    box.hand_in(box.post(first, "text").number, b"Done.")
     status = wait_for_letter(tmp_path, 0.5)
     assert (status["status"], status["letters"]) == ("unknown", [])
-    later = threading.Timer(0.5, lambda: box.post(text, "text"))
+    later = threading.Timer(0.5, lambda: box.post(second, "text"))
     later.start()
     assert len(wait_for_letter(tmp_path, 60)["letters"]) == 1
     later.join()
