@@ -72,7 +72,7 @@ def test_bad_configs_are_refused_before_anything_happens(override: str, message:
 
 def test_a_constant_rate_that_cannot_decay_is_refused(tmp_path: Path) -> None:
     told = complaint("optimizer.lr_scheduler=constant", "optimizer.reject_decay=1", f"env.output_root={tmp_path}")
-    assert "a learning rate that cannot change" in told
+    assert "the learning rate cannot change" in told
 
 
 def test_an_unknown_price_under_a_money_limit_is_refused(tmp_path: Path) -> None:

@@ -184,7 +184,7 @@ def test_train_and_doctor_refuse_the_rate_that_auto_makes_constant_before_anythi
     for command in (("doctor", "--offline"), ("train",)):
         done = skillopt(*command, "--config", str(SIM), *static, f"env.output_root={tmp_path}")
         assert done.returncode == 2
-        assert "a learning rate that cannot change" in done.stderr
+        assert "the learning rate cannot change" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 

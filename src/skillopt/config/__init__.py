@@ -1,4 +1,4 @@
-"""The config: a pydantic model for each section, YAML with `_base_`, overrides, and the refused anti-patterns."""
+"""The config: a pydantic model for each section, YAML files with `_base_`, overrides, and settings that are refused."""
 
 from skillopt.config.config import Config
 from skillopt.config.sections import (

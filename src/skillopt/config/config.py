@@ -1,4 +1,4 @@
-"""The whole config: loading, errors that name the key, and the refused anti-patterns."""
+"""Loads and checks the whole config. Errors name the key, and settings whose result cannot be trusted are refused."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _URL_WITH_PASSWORD = re.compile(r"://[^/\s]+@")
 
 
 class Config(Section):
-    """All settings of a run, checked: one section for each part of the training. `Config.load` reads a file."""
+    """All settings of a run, in one section for each part of the training. `Config.load` reads and checks a file."""
 
     train: TrainConfig = TrainConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
@@ -53,7 +53,8 @@ class Config(Section):
 
     @classmethod
     def load(cls, path: str | Path, overrides: Sequence[str] = ()) -> Config:
-        """Read a YAML file, its `_base_` files below it and `section.key=value` overrides above it."""
+        """Read a YAML file. Its values override those of its `_base_` files; `overrides` (`section.key=value`) override
+        both."""
         path = Path(path)
         tree = read_tree(path, ())
         for text in overrides:
@@ -63,7 +64,7 @@ class Config(Section):
 
     @classmethod
     def parse(cls, tree: Mapping[str, JsonValue], where: str = "config") -> Config:
-        """A config from nested dicts; errors name the key, and the nearest right one."""
+        """Return the config that nested dicts describe. Errors name the wrong key and the known key most like it."""
         try:
             check_values(tree)
         except ValueError as error:
@@ -79,22 +80,22 @@ class Config(Section):
         return config
 
     def flat(self) -> dict[str, JsonValue]:
-        """All settings by dotted key: `{"train.num_epochs": 4, …}`. A key with free content (options, prices) keeps its
-        whole dict."""
+        """All settings by dotted key: `{"train.num_epochs": 4, …}`. Options and prices are not flattened: their key has
+        the whole dict."""
         tree = self.model_dump(mode="json")
         return {f"{section}.{key}": value for section, keys in tree.items() for key, value in keys.items()}
 
     def role(self, role: str) -> RoleSettings:
-        """The settings of a role's model (target or optimizer)."""
+        """The settings of the model in a role (target, optimizer or judge)."""
         return role_settings(self, role)
 
     def identity(self) -> dict[str, JsonValue]:
-        """The settings that change results. The rest (budget, workers, URLs, folders, notes) may change before a
-        resume."""
+        """The settings that change results and differ from their defaults. Settings that do not change results (budget,
+        workers, URLs, folders, notes) may change before a resume."""
         return chosen(self.flat(), defaults())
 
     def with_values(self, values: Mapping[str, JsonValue]) -> Config:
-        """This config with other values, `{"evaluation.gate": "strict"}`."""
+        """A copy of this config with other values, such as `{"evaluation.gate": "strict"}`."""
         tree = self.model_dump(mode="json")
         for dotted, value in values.items():
             section, _, key = dotted.partition(".")
@@ -103,7 +104,7 @@ class Config(Section):
         return Config.parse(tree)
 
     def refuse_anti_patterns(self, where: str = "config") -> None:
-        """Refuse runs whose result cannot be trusted, before anything is paid for."""
+        """Raise UserError for settings whose result cannot be trusted, before anything is paid for."""
         for wrong, why in self._anti_patterns():
             if wrong:
                 raise UserError(f"{where}: {why}")
@@ -116,26 +117,26 @@ class Config(Section):
         )
         yield (
             self.train.num_epochs > 1 and not optimizer.use_slow_update,
-            "optimizer.use_slow_update: a run of more than one epoch needs the slow update, or later epochs undo what "
-            "earlier ones won; set it to true, or train.num_epochs to 1",
+            "optimizer.use_slow_update: a run of more than one epoch needs the slow update, or later epochs undo the "
+            "gains of earlier epochs; set it to true, or set train.num_epochs to 1",
         )
         static = optimizer.static_rate(SCHEDULES.get(optimizer.lr_scheduler))
         yield bool(static), static
         noisy = self.env.scoring == "judge" or bool(self.env.scoring_options.get("noisy"))
         yield (
             noisy and self.evaluation.gate == "strict",
-            f"env.scoring: {self.env.scoring} may score the same output differently another time, and a strict gate "
+            f"env.scoring: {self.env.scoring} may give the same output different scores, and a strict gate "
             "mistakes luck for progress; set evaluation.gate to paired",
         )
         yield (
             any(_URL_WITH_PASSWORD.search(str(value)) for value in self.flat().values()),
-            "a URL in the config contains a password; keys belong in the environment (see .env.example)",
+            "a URL in the config contains a password; remove it, and put keys into the environment (see .env.example)",
         )
 
 
 @cache
 def defaults() -> dict[str, JsonValue]:
-    """This version's defaults for the settings that change results."""
+    """The default values, in this version, of the settings that change results."""
     return relevant(Config().flat())
 
 

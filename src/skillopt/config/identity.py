@@ -1,5 +1,5 @@
-"""The settings that identify a run, by which the same command finds it again: those that change results and differ
-from their defaults. So a key that a later version adds does not start another run."""
+"""The settings by which the same command finds its run again: those that change results and differ from their
+defaults. So a key that a later version adds does not start another run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from skillopt.config.shipped import is_file
 from skillopt.provider_table import provider_of
 
 Flat = Mapping[str, JsonValue]
-"""A config as `section.key`, as in `config.json`."""
+"""The values of a config by `section.key`, as in `config.json`."""
 _FREE = ("budget.", "notes.", "hardware.", "trackers.")
 _PLACES = {"env.output_root", "env.private", "env.split_dir", "env.data", "env.columns", "env.split", "env.split_seed"}
 _PLACES |= {
@@ -29,17 +29,17 @@ _PLACES |= {
     f"models.{role}_{key}" for role in ("target", "optimizer", "judge") for key in ("url", "key_name", "rpm", "tpm")
 }
 _PLACES |= {"models.judge_workers", "models.judge_calibration"}
-"""Keys that may change between a stop and a resume. Data and the user's files count by their content instead."""
+"""Keys that may change between a stop and a resume. For data and the user's files, the content is compared instead."""
 _EARLIER_NAMES = {"evaluation.vetoes": "evaluation.gates"}
-"""New names of keys by their old ones: a renamed key does not start another run."""
+"""Old names of renamed keys, by their new names: a renamed key does not start another run."""
 PASSED_IN = "function:"
-"""Prefix of `env.scoring` in a run whose scorer is a function that a program passed in; its source counts."""
+"""Prefix of `env.scoring` in a run whose scorer is a function that a program passed in."""
 _SCORING = {"env.scoring", "env.scoring_options", "evaluation.metric"}
 _DATA = ("env.data", "env.split_dir", "env.split_seed", "train.init_skill")
 
 
 def relevant(flat: Flat) -> dict[str, JsonValue]:
-    """The settings that change results; files by their names alone: the same file in another folder is the same run."""
+    """The settings that change results. Files count by their names: a file may move without starting a new run."""
     used = in_use(flat).items()
     kept = ((key, value) for key, value in used if not key.startswith(_FREE) and key not in _PLACES)
     return {_EARLIER_NAMES.get(key, key): _normal(key, value) for key, value in kept}
@@ -61,11 +61,11 @@ def _normal(key: str, value: Any) -> Any:
 
 
 def asks_the_same(one: Flat, other: Flat) -> bool:
-    """Would two configs send the same requests? How replies are scored does not matter."""
+    """Would two configs send the same requests? The settings for scoring are not compared."""
     first, second = (relevant(flat) | {key: flat.get(key) for key in _DATA} for flat in (one, other))
     return bool(one) and all(first[key] == second[key] for key in (first.keys() & second.keys()) - _SCORING)
 
 
 def chosen(flat: Flat, defaults: Flat) -> dict[str, JsonValue]:
-    """The settings that differ from the defaults."""
+    """The settings that change results and differ from the defaults."""
     return {key: value for key, value in relevant(flat).items() if key not in defaults or value != defaults[key]}

@@ -1,4 +1,4 @@
-"""Options that belong to one part (an env, a scorer): that part's model checks them, and errors name the key."""
+"""Options of one part, such as an env or a scorer. The part's model checks them, and errors name the key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Options(BaseModel):
 
     @classmethod
     def read(cls, given: Mapping[str, JsonValue], where: str) -> Self:
-        """The options; `where` is the config key that they are below."""
+        """Return the checked options. `where` is the config key that contains them."""
         try:
             return cls.model_validate(given)
         except ValidationError as error:

@@ -1,4 +1,4 @@
-"""`skillopt.toml`: the skills of a repository, each with the config that measures it."""
+"""Reads `skillopt.toml`: the skills of a repository, each with the config that measures it."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ FILE = "skillopt.toml"
 
 
 class Settings(Options):
-    """How a skill is checked."""
+    """The settings with which a skill is checked."""
 
     config: str = ""
     """YAML config with the tasks and the target."""
     margin: float | None = Field(default=None, ge=0, le=1)
-    """How much lower the score may be."""
+    """The drop of the score that a check still allows (0 to 1)."""
     budget: float | None = Field(default=None, gt=0)
     """Dollars that one check may spend."""
     max_items: int | None = Field(default=None, ge=1)
-    """At most this many items."""
+    """The most items that a check measures."""
     split: str | None = None
-    """train, val or test."""
+    """The split that a check measures: train, val or test."""
 
 
 def read_project(file: Path) -> dict[str, Settings]:
-    """The skills by their paths (a Markdown file or a package's folder, relative to the file's own folder): `[check]`
-    holds for all, `[skills."path"]` for one."""
+    """The settings of each skill in `skillopt.toml`, by the skill's path (a Markdown file or a package's folder,
+    relative to the toml file). `[check]` applies to all skills, `[skills."path"]` to one."""
     if not file.is_file():
         raise UserError(f"{file}: no such file; name a skill and a --config, or list the skills in a {FILE}")
     try:
@@ -39,7 +39,7 @@ def read_project(file: Path) -> dict[str, Settings]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{file}: not readable as TOML: {error}") from None
     if unknown := sorted(set(tree) - {"check", "skills"}):
-        raise UserError(f"{file}: unknown table '{unknown[0]}'; there are [check] and [skills.\"path\"]")
+        raise UserError(f"{file}: unknown table '{unknown[0]}'; use [check] and [skills.\"path\"]")
     shared, skills = tree.get("check", {}), tree.get("skills", {})
     if not isinstance(skills, dict) or not skills or not isinstance(shared, dict):
         raise UserError(f'{file}: lists no skill; add [skills."path/of/skill"] with a config')
@@ -52,13 +52,13 @@ def read_project(file: Path) -> dict[str, Settings]:
             raise UserError(f"{where}: must be a path below the folder of {file.name}")
         found[path] = parse_settings({**shared, **own}, where)
         if path and not found[path].config:
-            raise UserError(f"{where}: has no config; say which YAML file measures it")
+            raise UserError(f'{where}: has no config; add config = "PATH", the YAML file with its tasks and target')
     del found[""]
     return found
 
 
 def listed_path(skills: Mapping[str, Settings], folder: Path, wanted: Path) -> str | None:
-    """The path by which a project in a folder lists a skill, which is named by its file or its folder."""
+    """The path under which `skillopt.toml` lists a skill; None if it is not listed. `wanted` is its file or folder."""
     wanted = wanted.resolve()
     for path in skills:
         place = (folder / path).resolve()
@@ -68,7 +68,7 @@ def listed_path(skills: Mapping[str, Settings], folder: Path, wanted: Path) -> s
 
 
 def parse_settings(tree: Mapping[str, JsonValue], where: str) -> Settings:
-    """Settings from values; an error names the problem and its place."""
+    """Return the checked settings. An error names the problem and the key."""
     try:
         return Settings.model_validate(tree, strict=True)
     except ValidationError as error:

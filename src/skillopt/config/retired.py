@@ -1,4 +1,4 @@
-"""Config keys of earlier versions and of the original tool that do not exist here."""
+"""Config keys that no longer exist: keys of earlier versions and of the original tool."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ RETIRED = {
     "env.data_path": "set env.data to the file or folder",
     "env.split_ratio": "set env.split={train: 0.5, val: 0.25, test: 0.25}, or other shares",
     "optimizer.lr_control_mode": "set optimizer.lr_scheduler",
-    "optimizer.skill_update_mode": "remove the key; a skill changes by edits alone",
+    "optimizer.skill_update_mode": "remove the key; only edits change a skill",
     "optimizer.slow_update_gate_with_selection": "remove the key; guidance always passes the gate, and "
     "optimizer.slow_update_gate sets its rule",
     "train.train_size": "set env.options.limit={train: N}",
     "budget.target": "set budget.max_usd or budget.max_calls for both roles",
     "budget.optimizer": "set budget.max_usd or budget.max_calls for both roles",
-    "gradient.candidates": "remove the key; a step has a second candidate only if it has examples read off the data",
-    "gradient.failure_only": "set gradient.analysts to [brief], which reads failures alone",
+    "gradient.candidates": "remove the key; a step has a second candidate only if it has examples from the data",
+    "gradient.failure_only": "set gradient.analysts to [brief], which reads only failures",
     "gradient.rank": "remove the key; edits are always ranked by the failures that they cover",
     "gradient.samples": "remove the key; there is one request per minibatch",
     "train.speculate": "remove the key; the next rollouts begin as soon as the gate's verdict is certain",
 }
-"""What to do instead. Using the key is an error."""
+"""The remedy by retired key. A config with such a key is refused, except with the value in FORMER_DEFAULTS."""
 RETIRED_MODELS = {"sim:player": "the simulated player of games is no longer part of SkillOpt; name a model"}
 FORMER_DEFAULTS = {
     "evaluation.gate_mixed_weight": 0.5,
@@ -38,4 +38,4 @@ FORMER_DEFAULTS = {
     "gradient.samples": 1,
     "train.speculate": False,
 }
-"""Values that change nothing. A config that names them can still be read."""
+"""Values of retired keys that change nothing. A config with such a value can still be read."""

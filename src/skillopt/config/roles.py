@@ -1,8 +1,8 @@
-"""Settings of a model, not of the tasks: its longest reply, calls at once, whether it is deterministic.
+"""Settings of a role's model: the longest reply, the most calls at once, whether it is deterministic.
 
-`models.targets` and `models.optimizers` hold them by model or provider. So another `--target_model` on the same file
-does not use the settings of the one before. They count before the keys of the file that hold for every model
-(`models.target_max_tokens`, `hardware.workers`), and after what a command or a caller overrides.
+`models.targets` and `models.optimizers` have such settings by model or provider. So another `--target_model` with the
+same file does not use the settings of the earlier model. They override keys of the file for all models
+(`models.target_max_tokens`, `hardware.workers`), but not values from the command line or from a caller.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ _OVERRULES = {
     "gradient.analyst_workers": (("optimizers", "workers"),),
     "hardware.call_timeout": (("targets", "call_timeout"), ("optimizers", "call_timeout")),
 }
-"""Keys that hold for every model, and the entry of the tables that each one replaces when it is overridden."""
+"""Keys for all models, each with the entries of `targets` and `optimizers` that an override of the key replaces."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RoleSettings:
-    """The settings of one role's model, as they are used."""
+    """The effective settings of the model in one role."""
 
     model: str
-    """`provider:model`."""
+    """The model as `provider:model`."""
     url: str
-    """The role's base URL; empty for the provider's."""
+    """Base URL of the endpoint; empty: the provider's own."""
     key_name: str
-    """The variable of the key; empty for the provider's."""
+    """The environment variable with the API key; empty: the provider's usual one."""
     temperature: float | None
     reasoning_effort: str
     rpm: int | None
@@ -56,7 +56,7 @@ class RoleSettings:
     call_timeout: float
     """Seconds until a call without an answer is ended and retried."""
     deterministic: bool | None
-    """None: as the model declares it."""
+    """True if the same request always gets the same reply. None: the model's own declaration counts."""
 
 
 def role_settings(config: Config, role: str) -> RoleSettings:
@@ -82,7 +82,7 @@ def _workers(config: Config, role: str) -> int:
 
 
 def flat_keys(models: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """`{target: {max_tokens: 20}}` of the section `models` as `{target_max_tokens: 20}`, the form that is stored."""
+    """The section `models` in the form that is stored: `{target: {max_tokens: 20}}` as `{target_max_tokens: 20}`."""
     flat: dict[str, JsonValue] = {}
     for key, value in models.items():
         if key in _ROLES and isinstance(value, dict):
@@ -93,14 +93,14 @@ def flat_keys(models: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def flat_name(dotted: str) -> str:
-    """`models.target.max_tokens` as `models.target_max_tokens`."""
+    """A dotted key in the form that is stored: `models.target.max_tokens` as `models.target_max_tokens`."""
     section, _, rest = dotted.partition(".")
     role, dot, key = rest.partition(".")
     return f"{section}.{role}_{key}" if section == "models" and role in _ROLES and dot else dotted
 
 
 def in_use(flat: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """A flat config with the tables' entries in place of the keys that hold for every model."""
+    """A flat config in which the matching entries of `targets` and `optimizers` replace the keys for all models."""
     found = dict(flat)
     for role, table in _TABLES.items():
         entries = cast("dict[str, dict[str, JsonValue]]", found.pop(f"models.{table}", None) or {})
@@ -111,7 +111,7 @@ def in_use(flat: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def _said_of(name: str, table: Mapping[str, Mapping[str, T]]) -> dict[str, T]:
-    """A table's entries for a model: those of its provider, overridden by its own."""
+    """The settings that a table has for a model: those for its provider, overridden by those for the model."""
     found: dict[str, T] = {}
     for key in (split_name(name)[0], name.partition("?")[0], name):
         found |= {field: value for field, value in table.get(key, {}).items() if value is not None}
@@ -119,7 +119,7 @@ def _said_of(name: str, table: Mapping[str, Mapping[str, T]]) -> dict[str, T]:
 
 
 def overrule(tree: Mapping[str, JsonValue], dotted: str) -> None:
-    """A key that is overridden goes before the tables."""
+    """Remove the entries of `targets` and `optimizers` that an override of this key replaces."""
     models = tree.get("models")
     for table, field in _OVERRULES.get(dotted, ()):
         entries = models.get(table) if isinstance(models, Mapping) else None

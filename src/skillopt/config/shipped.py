@@ -1,4 +1,4 @@
-"""Files that come with the package: configs and data. A name that the working folder lacks may be one of theirs."""
+"""Finds configs and data that come with the package, for names that do not exist in the working folder."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 FOLDERS = ("configs", "data")
 _PACKAGE = Path(__file__).parent.parent
 ROOTS = (_PACKAGE / "_shipped", _PACKAGE.parent.parent)
-"""Their folder in an installed package; in a checkout they are in its top folder."""
+"""Where configs and data may be: the package's folder `_shipped` if installed, the top folder in a checkout."""
 
 
 def is_there(path: Path) -> bool:
-    """Does it exist? False for a name that no file can have (too long, or with a zero byte)."""
+    """Does the path exist? False for a name that no file can have (too long, or with a zero byte)."""
     try:
         return path.exists()
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Configs as nested dicts: YAML files, their `_base_` files, overrides, and keys that moved."""
+"""Reads configs into nested dicts: YAML files with their `_base_` files, overrides, and keys with old names."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ _RENAMED = {
     "env.out_root": "env.output_root",
     "gradient.merge_batch_size": "gradient.merge_fan_in",
 }
-"""Names of an earlier version and of the original tool. They work, and a note says the name to use."""
+"""Old names of keys, with the new names. Old names still work; a warning shows the new name."""
 _MOVED = {f"train.{key}": f"optimizer.{key}" for key in ("lr_scheduler", "use_slow_update", "use_meta_skill")}
 _MOVED |= _RENAMED
 _PATHS = ("train.init_skill", "gradient.prompts_dir", "env.split_dir", "env.data", "models.judge_calibration")
 CALIBRATION = "judge_calibration.json"
-"""Written by `skillopt judge calibrate` next to the config."""
+"""Name of the file that `skillopt judge calibrate` writes next to the config."""
 _CODE = ("env.name", "env.scoring", "env.agent")
-"""`file.py:name`; the file may be next to the config."""
+"""Keys with values of the form `file.py:name`; the file may be next to the config."""
 _DEEPEST, _MOST = 50, 200_000
-"""The most levels and values of a config; more is a mistake, or an alias that contains itself."""
+"""The most levels and the most values of a config. A config with more is a mistake, or an alias contains itself."""
 _LONGEST_NUMBER = 100
-"""Characters. Longer ones have no meaning in a config, and could be neither written down nor calculated with."""
+"""The most characters of a number in a config."""
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _HALF = re.compile(r"[\ud800-\udfff]")
 
 
 class Loader(yaml.SafeLoader):
-    """PyYAML takes a time that grows with the square of the brackets that are open, and of the length of a number
-    (`1:30:00` is one, to the base of 60)."""
+    """A YAML loader that refuses deep nesting and long numbers (`1:30:00` is a number to the base 60), because PyYAML
+    would need a time that grows with their square."""
 
     def fetch_flow_collection_start(self, token: type[yaml.Token]) -> None:
         if self.flow_level >= _DEEPEST:
@@ -58,11 +58,11 @@ class Loader(yaml.SafeLoader):
 
 
 def parse_yaml(text: str) -> Any:
-    """YAML as plain values. Whatever is wrong with it is a ValueError: also a day that no month has, or no end."""
+    """Parse YAML into plain values. Any problem raises ValueError, also an impossible date or endless nesting."""
     try:
         value = yaml.load(text, Loader)  # noqa: S506 - a safe one
     except RecursionError:
-        raise ValueError("is nested without end") from None
+        raise ValueError("is nested too deeply") from None
     except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, OverflowError) as error:
         raise ValueError(yaml_trouble(error)) from error
     check_values(value)
@@ -70,7 +70,7 @@ def parse_yaml(text: str) -> Any:
 
 
 def check_values(tree: Any) -> None:
-    """Raise ValueError for a value that cannot be stored: infinite, bytes, half a character."""
+    """Raise ValueError for values that cannot be stored: bytes, half a character, or values nested without end."""
     waiting, seen = [(tree, 0)], 0
     while waiting:
         value, depth = waiting.pop()
@@ -86,12 +86,13 @@ def check_values(tree: Any) -> None:
 
 
 def read_tree(path: Path, above: tuple[Path, ...], check: Callable[[Path], None] | None = None) -> dict[str, JsonValue]:
-    """A file with its `_base_` files below it; `check` raises for a file that may not be read."""
+    """The values of a config file and, for keys that it lacks, those of its `_base_` files. `check` raises for a file
+    that must not be read."""
     path = shipped(path)
     if check:
         check(path)
     if not is_file(path):
-        raise UserError(f"{path}: no such config file")
+        raise UserError(f"{path}: no such config file; check the path")
     if path.resolve() in above:
         raise UserError(f"{path}: _base_ leads back to this file; remove the circle")
     try:
@@ -101,7 +102,7 @@ def read_tree(path: Path, above: tuple[Path, ...], check: Callable[[Path], None]
     if isinstance(tree, dict):
         tree = _short_forms(tree)
     if not isinstance(tree, dict) or not all(isinstance(v, dict) for k, v in tree.items() if k != "_base_"):
-        raise UserError(f"{path}: a config is a list of sections, each with keys (train: {{num_epochs: 4}})")
+        raise UserError(f"{path}: a config must consist of sections, each with keys, such as train: {{num_epochs: 4}}")
     bases = tree.pop("_base_", None) or []
     bases = [bases] if isinstance(bases, str) else bases
     if not isinstance(bases, list) or not all(isinstance(base, str) for base in bases):
@@ -115,7 +116,7 @@ def read_tree(path: Path, above: tuple[Path, ...], check: Callable[[Path], None]
 
 
 def add_calibration(tree: dict[str, JsonValue], folder: Path) -> None:
-    """The calibration of a judge that is next to its config."""
+    """Add the path of the judge's calibration to a config that lacks it, if the file is next to the config."""
     env = tree.get("env")
     judged = isinstance(env, dict) and env.get("scoring") in {"judge", "by_task"}
     if judged and is_file(folder / CALIBRATION) and isinstance(models := tree.setdefault("models", {}), dict):
@@ -123,21 +124,22 @@ def add_calibration(tree: dict[str, JsonValue], folder: Path) -> None:
 
 
 def yaml_trouble(error: Exception) -> str:
-    """The problem and its position, without the line itself: redaction would not recognise half a key in it."""
+    """The problem in a YAML file and its position. The line itself is not shown, because it may contain part of a
+    key that redaction does not recognise."""
     mark = getattr(error, "problem_mark", None)
     if mark is None:
-        return f"a value that cannot be made ({type(error).__name__})"
+        return f"a value is not valid ({type(error).__name__})"
     return f"{getattr(error, 'problem', '')} (line {mark.line + 1}, column {mark.column + 1})"
 
 
 def _short_forms(tree: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """`trackers: [tensorboard]` for `trackers: {use: [tensorboard]}`."""
+    """Replace the short form `trackers: [tensorboard]` by `trackers: {use: [tensorboard]}`."""
     named = tree.get("trackers")
     return {**tree, "trackers": {"use": named}} if isinstance(named, list) else dict(tree)
 
 
 def _anchor_paths(tree: dict[str, dict[str, JsonValue]], folder: Path) -> dict[str, dict[str, JsonValue]]:
-    """A relative path that exists next to the config means that file; else the working folder's or the package's."""
+    """Resolve relative paths: first next to the config, then in the working folder, then in the package."""
     for dotted in _PATHS:
         section, key = dotted.split(".")
         value = tree.get(section, {}).get(key)
@@ -160,7 +162,7 @@ def _anchor_paths(tree: dict[str, dict[str, JsonValue]], folder: Path) -> dict[s
 
 
 def _words(command: Any) -> list[Any]:
-    """The words of a command line as a shell reads them; none if it is not one, which `env.command` reports."""
+    """The words of a command line as a shell reads them; empty if it cannot be parsed (`env.command` reports that)."""
     if not isinstance(command, str):
         return list(command) if isinstance(command, list | tuple) else []
     try:
@@ -209,8 +211,8 @@ def override(tree: dict[str, JsonValue], text: str) -> None:
 
 
 def _override_value(keys: list[str], raw: str) -> Any:
-    """A key whose values are texts takes the text as it is (`claude-code:`, `Answer: yes`), without quotes around it; a
-    command may also be a list. Every other value is YAML."""
+    """The value of an override. For a key with text values it is the text itself without quotes (`claude-code:`,
+    `Answer: yes`); a command may also be a list. For any other key it is parsed as YAML."""
     from skillopt.config.config import Config
 
     section = Config.model_fields.get(keys[0])
@@ -226,7 +228,7 @@ def _override_value(keys: list[str], raw: str) -> Any:
 
 
 def name_command(tree: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """A command line replaces the target: prices, plans and reports then use the command's name."""
+    """If the config has a command line, set `target_model` to the command's name, for prices, plans and reports."""
     env, models = tree.get("env"), tree.get("models", {})
     words = _words(env.get("command")) if isinstance(env, dict) else []
     if not words or not isinstance(models, dict):
@@ -238,13 +240,13 @@ def name_command(tree: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def _say_renamed(old: str) -> None:
-    """Does a key have the guide's name (train.lr_scheduler)? That is as good as ours and needs no note."""
+    """Warn if a key has an old name. Names that only moved to another section (train.lr_scheduler) need no warning."""
     if old in _RENAMED:
         warnings.warn(f"{old} is now {_RENAMED[old]}", FutureWarning, stacklevel=3)
 
 
 def move_keys(tree: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Accept the guide's names for keys that live in another section; refuse retired keys that change something."""
+    """Rename keys with old names, and move keys to their section. Retired keys that change something are refused."""
     out = {name: dict(keys) if isinstance(keys, Mapping) else keys for name, keys in _short_forms(tree).items()}
     if isinstance(models := out.get("models"), dict):
         out["models"] = flat_keys(models)
@@ -268,7 +270,7 @@ def move_keys(tree: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def _to_floors(evaluation: JsonValue) -> None:
-    """`regression_margin`, which is now a floor."""
+    """Replace the old key `regression_margin` by the floor `fall`."""
     if not isinstance(evaluation, dict) or "regression_margin" not in evaluation:
         return
     margin, floors = evaluation.pop("regression_margin"), evaluation.setdefault("floors", {})
