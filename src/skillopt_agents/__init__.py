@@ -1,4 +1,4 @@
-"""Coding agents' command lines: how to call each, how to read its output, and what its errors mean.
+"""Command-line programs of coding agents: how to call each program, read its output and understand its errors.
 
-Command lines do tasks (tasks/command.py) or answer requests (models/command.py).
+These programs do tasks (tasks/command.py) or answer requests (models/command.py).
 """

@@ -1,7 +1,7 @@
-"""Docker, for tasks whose environment needs it: an image for each task, a container for each rollout.
+"""Docker, for tasks that need it: an image for each task, a container for each rollout.
 
-Nothing of this machine is mounted; files are copied in and out. A container is removed at the end of its rollout. If
-the run was killed, it ends by itself when the task's time limits are over.
+No folder of this machine is mounted; files are copied in and out. A container is removed at the end of its rollout. If
+the run was killed, the container ends by itself when the task's time limits are over.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ PREFIX = "skillopt-"
 SKILL_DIR = "/skillopt/skill"
 _ALSO = ("HOME", "XDG_RUNTIME_DIR", "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_CERT_PATH",
          "DOCKER_TLS_VERIFY")  # fmt: skip
-"""Variables that the client needs; keys are not among them."""
+"""Environment variables that the Docker client needs. None of them contains a key."""
 _KILLED = 137
 
 
 class DockerError(SkillOptError):
-    """Docker or a container failed. That says nothing about the target."""
+    """Raised if Docker or a container failed. Such a failure says nothing about the target."""
 
 
 class Machine(BaseModel):
-    """`[environment]` of a task.toml: the resources of the task's container."""
+    """The resources of a task's container: the section `[environment]` of task.toml."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     cpus: float = Field(default=1, gt=0)
     memory_mb: int = Field(default=2048, ge=16)
     memory: str = Field(default="", pattern=r"^(\d+[bkmgBKMG]?)?$")
-    """The older spelling of memory_mb: 2G."""
+    """The memory limit in the older form, such as `2G`. Replaces `memory_mb`."""
     allow_internet: bool = False
     build_timeout_sec: float = Field(default=600, gt=0)
 
@@ -55,7 +55,7 @@ class Machine(BaseModel):
 
 
 def docker_problem() -> str:
-    """Why Docker cannot be used here; empty if it can."""
+    """Return why Docker cannot be used on this machine; empty if it can be used."""
     if shutil.which("docker") is None:
         return "there is no `docker` command on PATH"
     argv, env = ["docker", "version"], minimal_environ(_ALSO)
@@ -67,7 +67,8 @@ def docker_problem() -> str:
 
 
 class Container:
-    """A running container. Its commands return a SandboxResult; a failure of the container itself is a DockerError."""
+    """A running container. Commands in it return a SandboxResult; if the container itself fails, DockerError is
+    raised."""
 
     def __init__(self, name: str, workdir: str) -> None:
         self.name, self.workdir = name, workdir
@@ -76,7 +77,7 @@ class Container:
         done = await _call("exec", *options, "-e", f"SKILLOPT_SKILL_DIR={SKILL_DIR}", self.name, *argv, seconds=seconds)
         code, reason = done.code, f"exit code {done.code}" if done.code else ""
         if done.timed_out or done.too_long:
-            # The end of the client is not the end of what it started; the container's first process survives this.
+            # The client has ended, but not the command that it started. The container's first process survives this.
             await _call("exec", "-u", "0", "-w", "/", self.name, "sh", "-c", "kill -9 -1")
             code, reason = _KILLED, f"stopped at the limit of {seconds:g} s" if done.timed_out else "printed too much"
         if code:
@@ -89,18 +90,18 @@ class Container:
             raise DockerError(f"the container ended too early: {_end(done.stderr, 1) or 'is its memory too small?'}")
 
     async def setup(self, command: str) -> None:
-        """A command of ours, as root; the WORKDIR may be gone."""
+        """Run a command of SkillOpt as root, in `/`, since the task's WORKDIR may be gone."""
         done = await self.run(["sh", "-c", command], 60, options=("-u", "0", "-w", "/"))
         if not done.ok:
             raise DockerError(f"'{command}' fails in the container: {_end(done.stderr, 1) or done.reason}")
 
     async def put(self, folder: Path, path: str) -> None:
-        """The content of a folder, as the fresh folder `path`."""
+        """Copy the content of a folder into the container, as the new folder `path`."""
         await self.setup(f"rm -rf {path} && mkdir -p {path}")
         await _must("cp", f"{folder}/.", f"{self.name}:{path}/")
 
     async def get(self, path: str) -> WorkspaceStart | None:
-        """The plain files of a folder; None if it cannot be read, or has more than a few MB."""
+        """Return the regular files of a folder in the container; None if it cannot be read or has too many MB."""
         done = await _call("cp", f"{self.name}:{path}", "-") if path != "/" else None
         if done is None or done.code or done.timed_out or done.too_long:
             return None
@@ -116,7 +117,8 @@ class Container:
         return WorkspaceStart(files=files, executable=frozenset(executable), digest="")
 
     async def changed(self) -> list[tuple[str, str]]:
-        """Paths that were added (A), changed (C) or deleted (D) since the start, without the folders around them."""
+        """Return the paths that were added (A), changed (C) or deleted (D) since the start, without their parent
+        folders."""
         lines = (await _must("diff", self.name)).stdout.splitlines()
         entries = sorted((path, kind) for kind, _, path in (line.partition(" ") for line in lines) if path)
         around = {str(parent) for path, _ in entries for parent in PurePosixPath(path).parents}
@@ -131,7 +133,7 @@ class Docker:
 
     @asynccontextmanager
     async def container(self, tag: str, context: Path, machine: Machine, life: float) -> AsyncIterator[Container]:
-        """A fresh container, which is removed in any case; after `life` seconds it ends by itself."""
+        """Start a new container, and remove it at the end of the block. After `life` seconds it ends by itself."""
         async with self._locks.setdefault((asyncio.get_running_loop(), tag), asyncio.Lock()):
             await _build(tag, context, machine.build_timeout_sec)
         name = f"{PREFIX}{secrets.token_hex(8)}"
@@ -150,9 +152,9 @@ async def _build(tag: str, context: Path, seconds: float) -> None:
         return
     done = await _call("build", "-t", tag, str(context.resolve()), seconds=seconds)
     if done.timed_out:
-        raise RefusedError(f"{context}: docker build does not end within {seconds:g} s (build_timeout_sec)")
+        raise RefusedError(f"{context}: docker build takes longer than {seconds:g} s (build_timeout_sec in task.toml)")
     if done.code:
-        await _must("version")  # if Docker itself has stopped, the task is not to blame
+        await _must("version")  # raises DockerError if Docker itself has stopped
         raise RefusedError(f"{context}: docker build fails:\n{_end(done.stderr or done.stdout, 10)}")
 
 

@@ -1,9 +1,8 @@
-"""`env.name: folders`: tasks as folders in the form of Harbor and SkillsBench.
+"""The env `folders`: each task is a folder in the form of Harbor and SkillsBench.
 
-A task is a folder with instruction.md, task.toml, environment/ (what the workspace starts from) and tests/ (test.sh,
-which writes a reward). If the environment is plain files, or has a Dockerfile that only copies all of them to its
-WORKDIR, the tests run in the sandbox. Any other Dockerfile needs Docker: the task is done in a container
-(skillopt_agents/docker.py).
+A task folder has instruction.md, task.toml, environment/ (the initial files of the workspace) and tests/ (with test.sh,
+which writes a reward). If environment/ has no Dockerfile, or one that only copies all files to its WORKDIR, the tests
+run in the sandbox. With any other Dockerfile, the task is done in a Docker container (skillopt_agents/docker.py).
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from skillopt_agents.docker import PREFIX, SKILL_DIR, Container, Docker, DockerE
 _MOST = 64 << 20
 _MOST_NAMED = 50
 _SPARE = 900.0
-"""Seconds that a container may live after the time limits of agent and tests; it is normally removed before."""
+"""Seconds that a container lives beyond the time limits of agent and tests. Normally it is removed earlier."""
 _FORM = "a task is a folder with instruction.md, task.toml, environment/ and tests/test.sh"
 _BUILDS = {"Dockerfile", "docker-compose.yaml", "docker-compose.yml"}
 _PLAIN_PATH = re.compile(r"(/\w[\w.-]*)+")
@@ -47,25 +46,25 @@ _PLAIN_PATH = re.compile(r"(/\w[\w.-]*)+")
 
 @dataclass(frozen=True, kw_only=True)
 class TaskFolder:
-    """The workspace of a task folder."""
+    """A task folder, with the initial files of its workspace."""
 
     folder: Path
     files: Files
     workdir: str = ""
-    """The path at which the task's own tests expect the workspace; a container's image sets its own."""
+    """The path at which the task's tests expect the workspace; empty for a task in a container."""
     machine: Machine | None = None
-    """The container of a task that needs Docker."""
+    """The resources of the task's container; None if the task does not need Docker."""
 
 
 class FoldersOptions(QAOptions):
-    """`env.options` of folders."""
+    """`env.options` of the env `folders`."""
 
     limits: SandboxLimits = SandboxLimits(seconds=120, cpu_seconds=60, disk_mb=256, processes=64)
-    """The limits of a task's tests."""
+    """The limits of time, disk and processes for a task's tests."""
 
 
 class FoldersEnv(QAEnv):
-    """The tasks of `env.split_dir` (train/, val/, test/), or of the one folder `env.data`, which is divided."""
+    """The tasks of `env.split_dir` (train/, val/, test/), or of one folder, `env.data`, which SkillOpt splits."""
 
     task = "Each task is an instruction to change files in a folder; the agent runs commands there."
     scoring = "The task's own tests look at the files that the agent leaves and give a reward from 0 to 1."
@@ -124,7 +123,8 @@ class FoldersEnv(QAEnv):
 
 
 async def changes_in(container: Container, before: WorkspaceStart | None, most: int) -> list[FileChange]:
-    """Changes below the container's WORKDIR, with contents if they can be read; other changes by name."""
+    """Return the changed files: those in the container's WORKDIR with contents, if these can be read, and the paths
+    of other changes."""
     kinds = {"A": "added", "C": "changed", "D": "removed"}
     changes = [
         FileChange.model_validate({"path": path, "kind": kinds.get(kind, "changed")})
@@ -141,7 +141,8 @@ async def changes_in(container: Container, before: WorkspaceStart | None, most: 
 
 
 def read_folders(config: EnvConfig) -> tuple[dict[str, list[Item]], dict[str, TaskFolder]]:
-    """All tasks by split, and each task's initial files; refuses a folder that is not a task or cannot run here."""
+    """Return all tasks by split, and each task's initial files. Raise UserError if a folder is not a task or cannot
+    run here."""
     tasks: dict[str, TaskFolder] = {}
     if config.split_dir:
         splits = {split: _tasks_in(Path(config.split_dir) / split, tasks) for split in SPLITS}
@@ -150,8 +151,8 @@ def read_folders(config: EnvConfig) -> tuple[dict[str, list[Item]], dict[str, Ta
         splits = split_folder(Path(config.data), items, ratios=parse_ratios(config.split), seed=config.split_seed)
     else:
         raise UserError(
-            "env.split_dir: name a folder with train/, val/ and test/, each with task folders; or in env.data one "
-            f"folder of tasks, which is divided; {_FORM}"
+            "env.split_dir: name a folder with train/, val/ and test/, each with task folders; or set env.data to one "
+            f"folder with tasks, which SkillOpt splits; {_FORM}"
         )
     return splits, tasks
 
@@ -197,13 +198,13 @@ def _task(folder: Path, tasks: dict[str, TaskFolder]) -> Item:
 
 
 def _recipe(folder: Path) -> TaskFolder | None:
-    """The files and where the tests expect them; None if only Docker can make them."""
+    """Return the initial files and the path where the tests expect them; None if the task needs Docker."""
     start = folder / "environment"
     files = read_files("environment", folder, f"{folder}: environment", _MOST) if start.is_dir() else {}
     if any(name.startswith("docker-compose") for name in files):
         raise UserError(
-            f"{folder}: environment/docker-compose.yaml starts services, which needs Docker Compose; this version runs "
-            "tasks of one container: remove the task's folder"
+            f"{folder}: environment/docker-compose.yaml starts services, which needs Docker Compose. SkillOpt runs "
+            "only tasks with one container; remove the task's folder"
         )
     plain = {name: content for name, content in files.items() if name not in _BUILDS}
     if "Dockerfile" not in files:
@@ -241,8 +242,8 @@ def _settings(file: Path) -> TaskSettings:
 
 
 class TestsCheck(Scorer):
-    """Runs tests/test.sh in the sandbox after the agent has ended. The workspace is at the WORKDIR of the task, the
-    tests are at /tests, and the reward is written to /logs/verifier."""
+    """Runs a task's tests/test.sh in the sandbox or container, after the agent has ended. The workspace is at the
+    task's WORKDIR, the tests are at /tests, and they write the reward to /logs/verifier."""
 
     __test__ = False  # not a pytest class
     needs_workspace = True
@@ -286,21 +287,22 @@ class TestsCheck(Scorer):
         return self._tasks[item.id].machine is not None
 
     def container(self, item: Item, seconds: float = 0) -> AbstractAsyncContextManager[Container]:
-        """The container of a task that needs Docker; it lives for the agent's seconds and for the tests."""
+        """Start the container of a task that needs Docker. It may live for `seconds`, plus the time limit of the
+        tests."""
         task = self._tasks[item.id]
         assert task.machine
         life = seconds + self._limits.seconds + _SPARE
-        tag = f"{PREFIX}task:{start_of(task.files).digest[:32]}"  # a changed environment/ is another image
+        tag = f"{PREFIX}task:{start_of(task.files).digest[:32]}"  # if environment/ changes, so does the image
         return self._docker.container(tag, task.folder / "environment", task.machine, life)
 
     async def score_container(self, item: Item, container: Container) -> Score:
-        """Run the tests in the container. They are copied in only now, so files that the agent left under their names
-        do not count."""
+        """Run the tests in the container, and return their score. The tests are copied in only now, so files that the
+        agent left at their paths do not count."""
         with tempfile.TemporaryDirectory(prefix="skillopt-check-") as root:
             tests, logs = Path(root, "tests"), Path(root, "logs")
             self._write(item, tests)
             await container.put(tests, "/tests")
-            places = f"/logs/verifier {shlex.quote(container.workdir)}"  # an agent may have removed its own folder
+            places = f"/logs/verifier {shlex.quote(container.workdir)}"  # the agent may have removed its folder
             await container.setup(f"rm -rf /logs/verifier && mkdir -p {places} && chmod 777 /logs/verifier")
             done = await container.run(_test_command(tests), self._limits.seconds)
             left = await container.get("/logs/verifier")
@@ -316,7 +318,7 @@ def _test_command(tests: Path) -> list[str]:
 
 
 def reward_in(folder: Path, done: SandboxResult) -> Score:
-    """reward.json or reward.txt; without them the exit code decides."""
+    """Return the score in reward.json or reward.txt; without such a file, the exit code decides."""
     printed = (done.stdout.strip() + "\n" + done.stderr.strip()).strip()[-2000:]
     value: Any = None
     try:

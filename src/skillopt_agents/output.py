@@ -1,4 +1,4 @@
-"""The output formats of coding agents: one parser for each vendor's."""
+"""Parsers of coding agents' output, one for each format."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Event = dict[str, Any]
 
 
 def parse_claude(stdout: str) -> AgentOutput:
-    """`--output-format stream-json` or `json`, of Claude Code and Qwen Code: messages, then one result."""
+    """Parse `--output-format stream-json` or `json` of Claude Code and Qwen Code: messages, then one result."""
     agent = AgentOutput(error="no result in the output")
     for event in json_events(stdout):
         if event.get("type") in {"assistant", "user"} and isinstance(event.get("message"), dict):
@@ -48,7 +48,7 @@ def _add_claude(agent: AgentOutput, role: str, content: Any) -> None:
 
 
 def parse_codex(stdout: str) -> AgentOutput:
-    """`codex exec --json`: items as they are completed; the last agent message is the answer."""
+    """Parse `codex exec --json`: completed items; the last agent message is the answer."""
     agent = AgentOutput()
     for event in json_events(stdout):
         kind, item = event.get("type"), event.get("item") or {}
@@ -69,7 +69,7 @@ def parse_codex(stdout: str) -> AgentOutput:
 
 
 def parse_opencode(stdout: str) -> AgentOutput:
-    """`opencode run --format json`: parts of the answer and tool calls, then each step's usage."""
+    """Parse `opencode run --format json`: parts of the answer and tool calls, then the tokens of each step."""
     agent, parts = AgentOutput(), list[str]()
     for event in json_events(stdout):
         kind, part = event.get("type"), event.get("part") or {}
@@ -93,7 +93,7 @@ def parse_opencode(stdout: str) -> AgentOutput:
 
 
 def parse_gemini(stdout: str) -> AgentOutput:
-    """`gemini --output-format json`: one object with the answer and the tokens, after any other output."""
+    """Parse `gemini --output-format json`: one object with the answer and the tokens, after any other output."""
     text = "\n" + stdout.strip()
     for event in json_events(text[max(text.rfind("\n{\n"), 0) :]):
         if "response" in event or "error" in event:
@@ -107,7 +107,7 @@ def parse_gemini(stdout: str) -> AgentOutput:
 
 
 def parse_gemini_stream(stdout: str) -> AgentOutput:
-    """`gemini --output-format stream-json`: pieces of messages, tool calls and results, then the usage."""
+    """Parse `gemini --output-format stream-json`: pieces of messages, tool calls and results, then the tokens."""
     agent = AgentOutput(error="no result in the output")
     for event in json_events(stdout):
         kind, failure = event.get("type"), (event.get("error") or {}).get("message")
@@ -125,7 +125,7 @@ def parse_gemini_stream(stdout: str) -> AgentOutput:
 
 
 def parse_copilot(stdout: str) -> AgentOutput:
-    """`copilot --output-format json`: messages with tool calls, and their results; the last message is the answer."""
+    """Parse `copilot --output-format json`: messages, tool calls and results; the last message is the answer."""
     agent = AgentOutput()
     for event in json_events(stdout):
         kind, data = event.get("type"), event.get("data") or {}
@@ -148,7 +148,7 @@ def parse_copilot(stdout: str) -> AgentOutput:
 
 
 def parse_goose(stdout: str) -> AgentOutput:
-    """`goose run --output-format stream-json`: messages of typed parts, then the end."""
+    """Parse `goose run --output-format stream-json`: messages, each with parts of several types."""
     agent = AgentOutput()
     for event in json_events(stdout):
         if event.get("type") == "error":
@@ -163,7 +163,7 @@ def parse_goose(stdout: str) -> AgentOutput:
 
 
 def _add_goose(agent: AgentOutput, message: Event, part: Event) -> None:
-    """Pieces of one message's text are joined; a call or a result ends it."""
+    """Add one part of a message. Pieces of text are joined until a tool call or a result comes."""
     kind, identity = part.get("type"), part.get("id", "")
     if kind == "text" and message.get("role") == "assistant":
         agent.say(part.get("text", ""), joined=True)

@@ -1,4 +1,4 @@
-"""The table of command lines that people have signed in to: how each answers a request, and how some do a task."""
+"""The presets of coding agents: how the program of each answers a request or does a task."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OPENCODE = {
 
 
 def _below(home: Path) -> dict[str, str]:
-    """The rollout's home for programs that look at these variables first."""
+    """Return variables that put a program's folders into the rollout's home."""
     places = {"CONFIG": ".config", "DATA": ".local/share", "STATE": ".local/state", "CACHE": ".cache"}
     return {f"XDG_{name}_HOME": str(home / place) for name, place in places.items()}
 
@@ -67,7 +67,7 @@ CODEX = Preset(
     task_mode=TaskMode(
         argv=("exec", "--json", "--skip-git-repo-check", "--sandbox", "workspace-write"),
         env=lambda home: {"CODEX_HOME": str(home / ".codex")},
-        skill_folders=lambda home: [home / ".codex" / "skills"],  # it refuses a skill that is in two folders
+        skill_folders=lambda home: [home / ".codex" / "skills"],  # Codex refuses a skill that is in two folders
         use=lambda name: f"Use the skill ${name} for this task.",
     ),
 )

@@ -1,1 +1,1 @@
-"""The benchmarks of the paper and others, registered like any package of envs."""
+"""The paper's benchmarks and others. They are registered as envs through entry points, like those of any package."""

@@ -1,4 +1,4 @@
-"""ALFWorld's official games as items; the games themselves are in `games/`."""
+"""Makes items of ALFWorld's official games. The package `games/` plays them."""
 
 from __future__ import annotations
 
@@ -13,30 +13,31 @@ from skillopt_benchmarks.rows import split_hash, write_splits
 from skillopt_benchmarks.sources import DataSource
 
 OFFICIAL = {"train": ("train", 39), "val": ("valid_seen", 18), "test": ("valid_unseen", 134)}
-"""The official folder that each split draws from, and how many games it takes."""
+"""The official folder of each split, and the number of games that the split takes from it."""
 
 
 def prepare(out: Path) -> dict[str, int]:
-    """Items for the official games below ALFWORLD_DATA, task types in turn."""
+    """Write items for the official games below ALFWORLD_DATA, with the task types in turn. Return the split sizes."""
     data = os.environ.get("ALFWORLD_DATA", "")
     root = Path(data) / "json_2.1.1"
     if not data or not root.is_dir():
         raise UserError(
-            "alfworld: set ALFWORLD_DATA to the folder that holds json_2.1.1/ (`alfworld-download`, which comes with "
-            "the package, fetches it). Or make games in its format: `skillopt data generate alfworld --out FOLDER`"
+            "alfworld: set ALFWORLD_DATA to the folder with json_2.1.1/ (download it with `alfworld-download` of the "
+            "package alfworld). Or make games in its format: `skillopt data generate alfworld --out FOLDER`"
         )
     splits = {}
     for split, (folder, count) in OFFICIAL.items():
         games = sorted((root / folder).glob("*/trial_*/game.tw-pddl"), key=lambda path: split_hash(path.parent.name))
         items = [item for path in games if (item := _item(path, Path(data)))]
         if not items:
-            raise UserError(f"{root / folder}: holds no game.tw-pddl; run `alfworld-download`")
+            raise UserError(f"{root / folder}: has no game.tw-pddl; run `alfworld-download`")
         splits[split] = [items[index] for index in in_turn([item.type for item in items])[:count]]
     return write_splits(out, splits)
 
 
 def _item(path: Path, data: Path) -> Item | None:
-    """An item for a game; None for one that cannot be won, or that moves or slices objects outside of the six types."""
+    """Return the item for a game; None if the game cannot be won or is not of the six task types (it has movable
+    receptacles or sliced objects)."""
     game = json.loads(path.read_text(encoding="utf-8"))
     about = json.loads(path.with_name("traj_data.json").read_text(encoding="utf-8"))
     if not game.get("solvable", True) or "movable" in path.parent.parent.name or "Sliced" in path.parent.parent.name:

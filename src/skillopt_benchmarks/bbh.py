@@ -1,4 +1,4 @@
-"""BIG-Bench Hard: plain questions and answers, which the env `qa` reads, a file for each kind of task."""
+"""BIG-Bench Hard: questions with answers, for the env `qa`. Each kind of task is a file."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ KINDS = (
     "web_of_lies",
     "word_sorting",
 )
-"""The names of its files."""
+"""The kinds of tasks in BIG-Bench Hard, which are also the names of its files."""
 
 
 def published(path: Path) -> Iterator[Item]:
-    """Items of one kind of BIG-Bench Hard; the file is named after the kind."""
+    """Yield the items of one kind of BIG-Bench Hard. The file's name is the kind."""
     rows = json.loads(path.read_text(encoding="utf-8"))["examples"]
     yield from (plain_item(path.stem, number, row["input"], row["target"]) for number, row in enumerate(rows, 1))
 
 
 def canary(path: Path) -> str:
-    """The line by which its authors find copies of their set in training data: it stays with every copy."""
+    """Return the canary line, by which the authors find copies of their set in training data. Every copy keeps it."""
     return str(json.loads(path.read_text(encoding="utf-8")).get("canary", ""))
 
 

@@ -1,4 +1,4 @@
-"""DocVQA: a question about the image of a page; ANLS. Targets that cannot see get the page's text."""
+"""DocVQA: questions about the image of a page, scored by ANLS. Targets that cannot see images get the page's text."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ class DocVQAOptions(QAOptions):
     """`env.options` of DocVQA."""
 
     pages: Literal["image", "text"] = "image"
-    """What the target sees: the page itself, for models that can see, or its text."""
+    """What the target sees: `image`, the page itself, or `text`, the page's text, for models that cannot see images."""
 
 
 class DocVQAEnv(QAEnv):
-    """Items have `image`, a file below the split folder, and `context`, the page's text if there is one.
+    """DocVQA's items. `image` is a file below the split folder; `context` is the page's text, which may be missing.
 
-    The target sees one of them. Analysts always read the text; stored trajectories name the image and do not hold it.
+    The target sees the image or the text. Analysts always read the text. Stored trajectories contain only the image's
+    name.
     """
 
     task = "Each task is a question about a scanned page; the answer is a short text on that page."
@@ -51,13 +52,13 @@ class DocVQAEnv(QAEnv):
 
 def _check_text(item: Item) -> None:
     if not item.context.strip():
-        raise UserError(f"item '{item.id}': context: the page has no text; use env.options.pages=image, or add it")
+        raise UserError(f"item '{item.id}': context: is missing; add the page's text, or set env.options.pages=image")
 
 
 def published(path: Path) -> Iterator[Item]:
-    """Items of the single-page task's `val_v1.0_withQT.json`, with the OCR's text if it is next to the images.
+    """Yield the items of the single-page task's `val_v1.0_withQT.json`.
 
-    `documents/xyz.png` must be next to the file; `ocr/xyz.json` gives the text.
+    The folder `documents/` must be next to the file; `ocr/xyz.json`, if it exists, has the text of `documents/xyz.png`.
     """
     for row in json.loads(path.read_text(encoding="utf-8"))["data"]:
         kinds = row.get("question_types") or []
@@ -74,7 +75,7 @@ def published(path: Path) -> Iterator[Item]:
 
 
 def _ocr_text(path: Path) -> str:
-    """The lines that the OCR found; empty if there is no such file."""
+    """Return the lines in the OCR's file; empty if there is no such file."""
     if not path.is_file():
         return ""
     pages = json.loads(path.read_text(encoding="utf-8")).get("recognitionResults", [])

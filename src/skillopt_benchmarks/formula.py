@@ -1,4 +1,4 @@
-"""ACE's Formula set: plain questions and answers, which the env `qa` reads."""
+"""ACE's Formula set: questions with answers, for the env `qa`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from skillopt_benchmarks.sources import DataSource
 
 
 def published(path: Path) -> Iterator[Item]:
-    """Items of a split of the Formula set: one JSON object per line."""
+    """Yield the items of a split of the Formula set. The file has one JSON object per line."""
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         row = json.loads(line)
         yield plain_item(path.stem, number, row["context"], row["target"])
 
 
 def split_of(path: Path) -> str:
-    """Its authors have drawn the splits; the file's name says which it is."""
+    """Return the split that the authors put a file's items into, from the file's name."""
     return path.stem.split("_")[1]
 
 

@@ -1,4 +1,4 @@
-"""Multiple choice: choices shuffled by the item's id, the answer by its letter (LiveMathematicianBench)."""
+"""LiveMathematicianBench: multiple choice, with choices that are shuffled by the item's id. The answer is a letter."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from skillopt_benchmarks.sources import DataSource
 
 
 class ChoiceEnv(QAEnv):
-    """Items have `choices` (texts) and `label` (the right one's letter or text, as published).
+    """Multiple-choice questions. An item has `choices` (texts) and `label` (letter or text of the right choice).
 
-    The published order often reveals the answer, so choices are shuffled by a hash of the id: always the same way
-    for an item, with no pattern over items.
+    The published order often reveals the answer, so choices are shuffled by a hash of the item's id: always in the same
+    way for an item, without a pattern over items.
     """
 
     task = "Each task is a mathematical question with several choices; the answer is one of them."
@@ -34,7 +34,7 @@ class ChoiceEnv(QAEnv):
         super().__init__(config, {split: [shuffle(item) for item in items] for split, items in published.items()})
 
     def score(self, item: Item, output: str) -> Score:
-        """Score by letter, or by a choice's whole text; `-1` and `1` are two choices, and `e` may be a number."""
+        """Score an answer that names a choice by its letter or whole text. `-1` and `1` are different choices."""
         texts: dict[str, str] = item.get("choices")
         answer = _plain(extract_answer(output))
         named = [letter for letter, text in texts.items() if _plain(text) == answer]
@@ -44,12 +44,12 @@ class ChoiceEnv(QAEnv):
 
 
 def _plain(text: str) -> str:
-    """Signs and brackets mean something in mathematics; case and space do not distinguish choices."""
+    """Return a choice's text without differences of case and space. Signs and brackets stay: they have a meaning."""
     return " ".join(text.casefold().split()).rstrip(".")
 
 
 def right_choice(item: Item) -> int:
-    """The place of the right choice in the published order."""
+    """Return the index of the right choice in the published order."""
     choices: list[str] = [str(text) for text in item.get("choices")]
     label = str(item.get("label")).strip()
     letter = label.strip("().").upper()
@@ -59,16 +59,16 @@ def right_choice(item: Item) -> int:
     if len(by_text) == 1:
         return by_text[0]
     raise UserError(
-        f"item '{item.id}': label: '{label}' is neither a letter of its {len(choices)} choices nor one's text"
+        f"item '{item.id}': label: '{label}' is neither the letter nor the text of one of its {len(choices)} choices"
     )
 
 
 def shuffle(item: Item) -> Item:
-    """The item as it is asked: lettered choices below the question, in the order that its id gives them."""
+    """Return the item as the target sees it: with lettered choices below the question, shuffled by its id."""
     choices = [str(text) for text in item.get("choices")]
     right = right_choice(item)
     if len(choices) < 2 or len({_plain(text) for text in choices}) < len(choices):
-        raise UserError(f"item '{item.id}': choices: needs at least two, all different")
+        raise UserError(f"item '{item.id}': choices: needs at least two choices, all different")
     order = list(range(len(choices)))
     random.Random(f"choices/{item.id}").shuffle(order)  # noqa: S311
     lettered = {string.ascii_uppercase[index]: choices[old] for index, old in enumerate(order)}
@@ -80,7 +80,7 @@ def shuffle(item: Item) -> Item:
 
 
 def published(path: Path) -> Iterator[Item]:
-    """Items of a monthly file of LiveMathematicianBench (`qa_YYYYMM_final.json`), or of plain rows."""
+    """Yield the items of a monthly file of LiveMathematicianBench (`qa_YYYYMM_final.json`), or of plain rows."""
     for number, row in enumerate(json.loads(path.read_text(encoding="utf-8")), 1):
         problem = row.get("mcq") or row
         choices, labels = _choices(problem["choices"])
@@ -103,7 +103,7 @@ def published(path: Path) -> Iterator[Item]:
 
 
 def _choices(options: Any) -> tuple[list[str], list[str]]:
-    """Texts and labels, from a list of texts, a list of {label, text}, or {label: text}."""
+    """Return the texts and the labels of choices, from a list of texts, a list of {label, text}, or {label: text}."""
     if isinstance(options, dict):
         return [str(text) for text in options.values()], [str(label) for label in options]
     if options and isinstance(options[0], dict):

@@ -16,15 +16,15 @@ NAMES = {
     "val": ("val", "valid", "validation", "dev", "valid_seen"),
     "test": ("test", "valid_unseen"),
 }
-"""Names of each split in manifests."""
+"""The names that a manifest may use for each split."""
 FILES = ("{name}.json", "{name}.jsonl", "{name}.txt", "{name}/items.json", "{name}/items.jsonl")
 ID_FIELDS = ("id", "qid", "key", "question_id", "questionId", "uid")
-"""Fields of an object that may hold its id."""
+"""Fields of an object that may contain its id."""
 _SHOWN = 5
 
 
 def read_manifest(path: Path) -> dict[str, list[str]]:
-    """The ids of each split, from a JSON file `{"train": […], …}` or from a folder with one file of ids per split."""
+    """Read the ids of each split from a JSON file `{"train": […], …}`, or from a folder with one file per split."""
     if path.is_dir():
         rows = {split: _rows(file) for split in SPLITS if (file := _file_of(path, split))}
         form = f"a file for each split, such as {', '.join(FILES).format(name='train')}"
@@ -44,7 +44,7 @@ def read_manifest(path: Path) -> dict[str, list[str]]:
 def select_items(
     ids_by_split: Mapping[str, Sequence[str]], items: Iterable[Item], path: Path, how: str
 ) -> dict[str, list[Item]]:
-    """The items that the manifest names, in its order; an id that no item has is an error."""
+    """Return the items that the manifest names, in its order. Raise UserError if no item has one of its ids."""
     by_id: dict[str, Item] = {}
     for item in items:
         by_id.setdefault(item.id, item)

@@ -1,6 +1,6 @@
-"""OfficeQA: questions over long documents; the passages about the question are shown, the answer is matched.
+"""OfficeQA: questions about long documents. The target sees the passages nearest to the question.
 
-Answers that are numbers or dates are compared as such: `1,234.5` is `1234.5` and never `12345`.
+Numbers and dates in answers are compared by value: `1,234.5` is the same as `1234.5`, but not as `12345`.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class OfficeQAOptions(QAOptions):
     """`env.options` of OfficeQA."""
 
     context_tokens: int = Field(default=6000, ge=50)
-    """Tokens of passages that a question is shown with; the passages nearest to it by their words."""
+    """The most tokens of passages that the target sees with a question. The passages nearest to it are chosen."""
     tolerance: float = Field(default=0.0, ge=0, le=0.2)
-    """The relative tolerance of a number."""
+    """The relative error that a number in an answer may have."""
 
 
 class OfficeQAEnv(QAEnv):
-    """Items have `documents`: file names below `<split_dir>/documents`."""
+    """The questions of OfficeQA. An item has `documents`: file names below `<split_dir>/documents`."""
 
     task = "Each task is a question about office documents; passages of them come with the question."
     scoring = (
@@ -62,7 +62,7 @@ class OfficeQAEnv(QAEnv):
 
 
 def match(output: str, answers: Sequence[str], tolerance: float = 0.0) -> Score:
-    """hard: equal as a date, as a number, or as text in normal form; soft: the best token F1."""
+    """Score an answer. hard: 1 if it equals an accepted answer as date, number or text; soft: the best token F1."""
     answer = extract_answer(output)
     plain = exact(answer, answers)
     if any(_same(answer, gold, tolerance) for gold in answers):
@@ -81,12 +81,12 @@ def _same(answer: str, gold: str, tolerance: float) -> bool:
 
 
 def _is_number(text: str) -> bool:
-    """Nothing but one number, with or without sign, currency and unit."""
+    """Return True if the text is one number, with or without sign, currency and unit."""
     return len(quantities(text)) == 1 and not re.search(r"[A-Za-z]{2,}.*\d|\d.*\d{4}-\d", text)
 
 
 def read_date(text: str) -> date | None:
-    """A whole date in any notation; None if the text is not a date."""
+    """Read a date with year, month and day in a usual notation; None if the text is not such a date."""
     plain = " ".join(re.sub(r"(?<=\d)(st|nd|rd|th)\b|,", " ", text.strip().rstrip(".")).split())
     for form in _DATE_FORMS:
         try:
@@ -106,7 +106,7 @@ def _with_passages(item: Item, root: Path, texts: dict[str, str], most: int) -> 
 
 
 def passages(question: str, documents: dict[str, str], most: int) -> str:
-    """The passages that share the question's rarer words, within `most` tokens, in the order of their documents."""
+    """Return the passages that share the question's rarer words, up to `most` tokens, in the documents' order."""
     pieces = [(name, index, text) for name, whole in documents.items() for index, text in enumerate(_pieces(whole))]
     seen = [set(_words(text)) for _, _, text in pieces]
     spread = Counter(word for words in seen for word in words)
@@ -130,7 +130,7 @@ def passages(question: str, documents: dict[str, str], most: int) -> str:
 
 
 def _pieces(text: str) -> list[str]:
-    """Paragraphs and tables; long ones cut at lines, so a table's row stays whole."""
+    """Split a text into paragraphs and tables. Long pieces are cut between lines, so a table's row stays whole."""
     blocks: list[str] = []
     for block in re.split(r"\n\s*\n", text):
         lines: list[str] = []
@@ -148,7 +148,7 @@ def _words(text: str) -> list[str]:
 
 
 def published(path: Path) -> Iterator[Item]:
-    """Items of `officeqa_full.csv` or `officeqa_pro.csv`."""
+    """Yield the items of `officeqa_full.csv` or `officeqa_pro.csv`."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         for row in csv.DictReader(file):
             documents = [name for name in re.split(r"[\s,;|\[\]'\"]+", row["source_files"]) if name]

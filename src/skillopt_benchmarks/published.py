@@ -1,4 +1,4 @@
-"""The full set of each benchmark in figures: for plans without its data, and for the table of docs/benchmarks.md."""
+"""Facts about the full set of each benchmark, for plans without its data and for the table in docs/benchmarks.md."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from skillopt_benchmarks.sources import source_of
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """Facts about a benchmark that need no files."""
+    """Facts about a benchmark's full set, known without its files."""
 
     difficulty: str
-    """Easy: one short reply; medium: a long document, a page, or a calculation; hard: many turns, or a program."""
+    """`easy` (one short reply), `medium` (a long document, a page, a calculation) or `hard` (many turns, a program)."""
     tokens: int
-    """The mean length of a task as the target reads it, without a skill."""
+    """The mean number of tokens in a task that the target reads, without the skill."""
     text_tokens: int = 0
-    """The length of the text that the analysts read of it; 0: the same."""
+    """The mean number of tokens in a task that the analysts read; 0 if it is the same as `tokens`."""
     turns: int = 1
     sizes: dict[str, int] = field(default_factory=dict)
-    """Items of each split; empty: those of its source."""
+    """The number of items in each split; if empty, the `sizes` of the benchmark's DataSource."""
 
 
 _GENERATED = {"train": 40, "val": 20, "test": 40}
-"""The sizes that `skillopt data generate` makes by default."""
+"""The default sizes of the splits that `skillopt data generate` makes."""
 SETS = {
     "searchqa": Published(difficulty="easy", tokens=820),
     "docvqa": Published(difficulty="medium", tokens=25_500, text_tokens=600),
@@ -36,12 +36,12 @@ SETS = {
     "bbh": Published(difficulty="easy", tokens=120),
     "formula": Published(difficulty="medium", tokens=300, sizes={"train": 500, "val": 300, "test": 200}),
 }
-"""Lengths are estimates. searchqa: its MRQA form cuts contexts at 800. docvqa: one page as gpt-4o-mini counts it
-(2,833, and 5,667 for each of four tiles). officeqa: the config's context_tokens. Others: our mini sets, rounded up;
-spreadsheetbench, livemathematicianbench, bbh and formula are assumed."""
+"""The benchmarks. Numbers of tokens are estimates. searchqa: its MRQA form cuts contexts at 800 tokens. docvqa: a page,
+as gpt-4o-mini counts it (2,833, and 5,667 for each of four tiles). officeqa: the config's context_tokens. Assumed:
+spreadsheetbench, livemathematicianbench, bbh and formula. Others: from SkillOpt's mini sets, rounded up."""
 
 
 def published_set(name: str) -> Published | None:
-    """The figures of a benchmark; None if it is not one of these."""
+    """Return the facts about a benchmark's full set; None if the name is not in `SETS`."""
     figures = SETS.get(name)
     return replace(figures, sizes=figures.sizes or source_of(name).sizes) if figures else None

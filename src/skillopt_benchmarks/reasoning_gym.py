@@ -1,9 +1,8 @@
-"""reasoning-gym: any of its task families, the items frozen to JSON by a seed, strict hard scores.
+"""reasoning-gym: puzzles of any of its families, stored as JSON, with strict scores.
 
-Some of its scorers evaluate the answer as Python or SymPy code, some raise, some give credit to an answer that only
-contains the right one, and some families make other items in every process. Hence: items are frozen; hard is a score of
-0.99 and more; what a scorer raises is a wrong answer; and an answer reaches an evaluating scorer only when it is plain
-arithmetic or plain data.
+Some families make different items in every process, so the items are stored. Some scorers give credit to an answer that
+only contains the right answer, so hard is 1 only for a score of at least 0.99. If a scorer raises an error, the answer
+is wrong. Some scorers evaluate the answer as Python or SymPy code; they get only plain arithmetic or plain data.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from skillopt_benchmarks.rows import read_rows
 HOW_TO_GET = "make it with `skillopt data generate reasoning_gym --families chain_sum,gcd --out FOLDER`"
 HARD = 0.99
 Entry = Mapping[str, Any]
-"""A generator's own row; its scorer wants to see it."""
+"""A row as the generator made it. The family's scorer needs it."""
 _EVALUATING = {
     "string_insertion", "spiral_matrix", "binary_matrix", "n_queens", "simple_integration", "intermediate_integration",
     "polynomial_multiplication", "puzzle24", "countdown",
@@ -37,7 +36,7 @@ _PLAIN = (
 
 
 class ReasoningGymEnv(QAEnv):
-    """Items have `family` and `entry`, the generator's own row, which its scorer wants to see."""
+    """Puzzles of reasoning-gym. An item has `family` and `entry`, the generator's row, which the scorer needs."""
 
     task = "Each task is a small reasoning puzzle of one of several families."
     scoring = "Each family has its own check of the last <answer>…</answer> tag, or of the whole reply without one."
@@ -59,7 +58,7 @@ def library() -> Any:
 
 
 def score_answer(family: str, entry: Entry, answer: str) -> Score:
-    """The family's own score; 0.99 and more is right, less is partial credit."""
+    """Score an answer with the scorer of its family. From 0.99 on the answer is right; less is partial credit."""
     gold = entry.get("answer")
     expected = "" if gold is None else f'expected "{gold}"'
     if family in _EVALUATING and answer != gold and not is_plain(answer):
@@ -79,7 +78,7 @@ def _scorer(family: str) -> Any:
 
 
 def is_plain(text: str) -> bool:
-    """Numbers, lists, single letters and school functions, and no power that would take for ever."""
+    """Return True if the text has only numbers, lists, single letters and common functions, and no large powers."""
     if len(text) > 2000:
         return False
     try:
@@ -88,7 +87,7 @@ def is_plain(text: str) -> bool:
         return False
     texts = any(isinstance(node, ast.Constant) and isinstance(node.value, str | bytes) for node in nodes)
     if texts and any(isinstance(node, ast.BinOp) for node in nodes):
-        return False  # a text times a number can be any length
+        return False  # a text times a number could be very long
     return len(nodes) < 400 and all(isinstance(node, _PLAIN) and _harmless(node) for node in nodes)
 
 
@@ -108,7 +107,7 @@ def _harmless(node: ast.AST) -> bool:
 
 
 def generate(families: Sequence[str], seed: int, sizes: Mapping[str, int]) -> dict[str, list[Item]]:
-    """Items of each split, the families in turn. Every item's own answer earns full marks once it is JSON."""
+    """Make the items of each split, with the families in turn. Every stored answer gets the full score."""
     gym = library()
     available = set(gym.factory.DATASETS)
     if unknown := [name for name in families or ("",) if name not in available]:
@@ -130,7 +129,7 @@ def generate(families: Sequence[str], seed: int, sizes: Mapping[str, int]) -> di
 
 
 def _pool(gym: Any, name: str, seed: int, need: int) -> list[Entry]:
-    """Different tasks of a family that can be stored as JSON and read back."""
+    """Return different tasks of a family that can be stored as JSON and read back."""
     pool: list[Entry] = []
     seen: set[str] = set()
     for entry in _frozen(gym, name, seed, need * 3 + 20):
@@ -142,7 +141,7 @@ def _pool(gym: Any, name: str, seed: int, need: int) -> list[Entry]:
         if gold is None or score_answer(name, entry, str(gold)).hard == 1:
             pool.append(entry)
     if not pool:
-        raise UserError(f"--families: {name} cannot be used: its scorer refuses its own answers once they are JSON")
+        raise UserError(f"--families: {name} cannot be used: its scorer rejects its own answers as JSON")
     return pool
 
 
@@ -153,7 +152,7 @@ def _frozen(gym: Any, name: str, seed: int, count: int) -> Sequence[Entry]:
         try:
             rows.append(json.loads(json.dumps(dataset[number], default=str)))
         except (TypeError, ValueError):
-            continue  # an item that cannot be written down
+            continue  # an item that cannot be stored
     return rows
 
 

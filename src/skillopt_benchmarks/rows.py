@@ -1,4 +1,4 @@
-"""Items of benchmarks whose answers are not text (games, workbooks, puzzles): split folders of JSON rows."""
+"""Reads and writes the items of benchmarks (games, workbooks, puzzles, …) as split folders of JSON rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from skillopt.tasks.data import read_splits
 
 
 def read_rows(config: EnvConfig, needs: Sequence[str], how_to_get: str = "") -> dict[str, list[Item]]:
-    """The items of a benchmark's split folder. `needs` are its own fields, which must be there."""
+    """Read the items of a benchmark's split folder. `needs` are the fields that every item must have."""
     split_dir = config.split_dir
     how_to_get = how_to_get or f"run `skillopt data prepare {config.name}`, or take configs/{config.name}/mini.yaml"
     if not split_dir or not all((Path(split_dir) / split).is_dir() for split in SPLITS):
@@ -26,19 +26,17 @@ def read_rows(config: EnvConfig, needs: Sequence[str], how_to_get: str = "") -> 
         for item in items:
             for name in needs:
                 if name != "answers" and item.get(name) in (None, "", []):
-                    raise UserError(
-                        f"{split_dir}/{split}: item '{item.id}': {name}: is missing or empty; it must be there"
-                    )
+                    raise UserError(f"{split_dir}/{split}: item '{item.id}': {name}: is missing or empty; add it")
     return splits
 
 
 def plain_item(name: str, number: int, question: object, answer: object) -> Item:
-    """An item of a set of plain questions and answers."""
+    """Return an item that is a question with one answer."""
     return Item(id=f"{name}-{number:03}", question=str(question).strip(), answers=(str(answer).strip(),))
 
 
 def write_splits(folder: Path, splits: Mapping[str, Sequence[Item]]) -> dict[str, int]:
-    """Write items for `read_rows`; returns how many there are by split."""
+    """Write items as files that `read_rows` can read. Return the number of items in each split."""
     for split, items in splits.items():
         rows = [item.model_dump(mode="json", exclude_unset=True) for item in items]
         write_atomic(folder / split / "items.json", json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
@@ -46,7 +44,7 @@ def write_splits(folder: Path, splits: Mapping[str, Sequence[Item]]) -> dict[str
 
 
 def split_items(items: Sequence[Item], sizes: Mapping[str, int]) -> dict[str, list[Item]]:
-    """Disjoint splits of at most these sizes, drawn by a hash of the id; fewer items keep the proportions."""
+    """Divide items into splits of at most these sizes, by a hash of the id. Fewer items keep the proportions."""
     shuffled = sorted(items, key=lambda item: split_hash(item.id))
     share = min(1.0, len(shuffled) / sum(sizes.values()))
     splits: dict[str, list[Item]] = {}

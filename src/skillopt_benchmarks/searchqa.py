@@ -1,4 +1,4 @@
-"""SearchQA: a question, search results that are divided by `[DOC]`, accepted answers; exact match and token F1."""
+"""SearchQA: questions with search results, which are separated by `[DOC]`. Scored by exact match and token F1."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class SearchQAOptions(QAOptions):
     """`env.options` of SearchQA."""
 
     context_tokens: int = Field(default=4000, ge=50)
-    """The longest context; whole documents are left out from the end."""
+    """The most tokens of the search results. Whole documents are left out from the end."""
 
 
 class SearchQAEnv(QAEnv):
-    """The search results and the question are the user's message; the answer may be in `<answer>` tags."""
+    """The tasks of SearchQA. The user's message is the search results and the question."""
 
     task = "Each task is a question with search results; the answer is a short name or phrase."
 
@@ -47,7 +47,7 @@ class SearchQAEnv(QAEnv):
 
 
 def cut_context(context: str, most: int) -> str:
-    """The first documents that fit as a whole. If the first one alone is too long, its beginning."""
+    """Return the first documents that fit into `most` tokens; if the first document is too long, its beginning."""
     if count_tokens(context) <= most:
         return context
     lead, *documents = context.split(BORDER)
@@ -63,14 +63,14 @@ def cut_context(context: str, most: int) -> str:
 
 
 def _head(text: str, most: int) -> str:
-    """The beginning of a text, up to a word's end."""
+    """Return the beginning of a text, up to the end of a word."""
     words = text.split(" ")
     longer = bisect_right(range(2, len(words) + 1), most, key=lambda count: count_tokens(" ".join(words[:count])))
     return " ".join(words[: longer + 1])
 
 
 def published(path: Path) -> Iterator[Item]:
-    """Items of the MRQA form of SearchQA: one JSON object per line, packed or not, `qas` below each context."""
+    """Yield the items of SearchQA in MRQA's form: JSON lines, each a context with `qas`. The file may be gzipped."""
     with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
         for line in lines:
             row = json.loads(line)

@@ -24,18 +24,18 @@ from skillopt_benchmarks.manifest import read_manifest, select_items
 from skillopt_benchmarks.rows import split_items, write_splits
 
 Progress = Callable[[int, int, str], None]
-"""Bytes so far, bytes in all (0 if the server does not say), and what is done with them."""
+"""Called with the bytes so far, the total bytes (0 if the server does not say), and a word on the work."""
 BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataSource:
-    """One benchmark's data."""
+    """Where a benchmark's data comes from, and how to read it."""
 
     sizes: dict[str, int] = field(default_factory=dict)
-    """The most items of each split, as in the paper if it uses the benchmark; empty if the authors drew the splits."""
+    """The most items of each split, as in the paper if it uses the benchmark; empty if the set has its own splits."""
     files: str = ""
-    """Which of the published files holds the items, as a pattern below the folder."""
+    """The pattern of the published files with the items, relative to their folder."""
     read: Callable[[Path], Iterable[Item]] = lambda _: ()
     url: str = ""
     """The file that can be fetched without an account; empty if an account is needed."""
@@ -44,24 +44,24 @@ class DataSource:
     bytes: int = 0
     """The size of the file at `url`; 0 if its authors may change it."""
     folders: tuple[str, ...] = ()
-    """Folders next to the items that belong to the data."""
+    """Folders that belong to the data and lie next to the files with the items."""
     how: str = ""
     """Which files to fetch by hand, and the folder to put them in."""
     kinds: tuple[str, ...] = ()
-    """The kinds, if each has its own file: `{kind}` in `files` and `url` stands for the chosen one."""
+    """The kinds of tasks, if each kind has its own file: `{kind}` in `files` and `url` stands for the chosen kind."""
     split: Callable[[Path], str] | None = None
-    """The split of each file, if the authors have drawn the splits."""
+    """Returns the split of a file, if the set has its own splits."""
     canary: Callable[[Path], str] | None = None
-    """A line in a file that has to stay with every copy."""
+    """Returns the line of a file that has to stay with every copy of the data."""
     prepare: Callable[[Path], dict[str, int]] | None = None
-    """Writes the split folders, for data that another program fetches."""
+    """Writes the split folders of data that another program downloads."""
     mini: bool = True
-    """Does SkillOpt have a small set in this benchmark's form?"""
+    """True if SkillOpt has a small set in this benchmark's form."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Missing:
-    """Data that a config names, that is missing, and that can be prepared."""
+    """Data that a config names and that is missing, but that `skillopt data prepare` can make."""
 
     name: str
     kind: str
@@ -82,7 +82,7 @@ class Missing:
 
 
 def missing(config: EnvConfig) -> Missing | None:
-    """The data that `env.split_dir` should hold; None if it is there, or if it is not a published benchmark's."""
+    """Return the missing data of `env.split_dir`; None if the data exists or is not of a published benchmark."""
     name = next((name for name in (config.name, config.benchmark) if name in prepared()), "")
     if not name or not config.split_dir or (Path(config.split_dir) / SPLITS[0]).is_dir():
         return None
@@ -99,20 +99,20 @@ def missing(config: EnvConfig) -> Missing | None:
 
 
 def default_folder(name: str, kind: str = "") -> Path:
-    """The folder of a benchmark's splits."""
+    """Return the default folder of a benchmark's splits."""
     return Path("data") / name / kind
 
 
 def published_folder(name: str, out: Path, kind: str = "") -> Path:
-    """The default folder of the published files; the kinds of a benchmark share it."""
+    """Return the default folder of the published files. The kinds of a benchmark share it."""
     return (default_folder(name) if out == default_folder(name, kind) else out) / "published"
 
 
 def prepare(
     name: str, source_dir: Path, out: Path, progress: Progress, kind: str = "", manifest: Path | None = None
 ) -> dict[str, int]:
-    """Read the published files from `source_dir`, fetching them first if that is possible; write split folders, as the
-    manifest says or drawn by a hash."""
+    """Write split folders from the published files in `source_dir`, after a download if that is possible. The manifest,
+    the set itself or a hash decides the splits. Return their sizes."""
     source = source_of(name)
     if kind and not source.kinds:
         raise UserError(f"--kind: {name} has no kinds; leave --kind out")
@@ -144,7 +144,7 @@ def prepare(
 
 
 def prepared() -> list[str]:
-    """The benchmarks that `data prepare` knows: modules of this package that say where their data comes from."""
+    """Return the benchmarks that `data prepare` knows: the modules of this package with a `SOURCE`."""
     names = [module.name for module in pkgutil.iter_modules(skillopt_benchmarks.__path__)]
     return [name for name in names if hasattr(_module(name), "SOURCE")]
 
@@ -159,7 +159,7 @@ def _module(name: str) -> ModuleType:
 
 
 def _of_kind(name: str, source: DataSource, kind: str) -> DataSource:
-    """The source, with the kind filled in."""
+    """Return the source, with the kind filled in."""
     if not source.kinds:
         return source
     if kind not in source.kinds:
@@ -170,7 +170,7 @@ def _of_kind(name: str, source: DataSource, kind: str) -> DataSource:
 
 
 def _items(name: str, source: DataSource, file: Path) -> Iterator[Item]:
-    """The items of a published file; an error says what is wrong with the file, and from which item on."""
+    """Yield the items of a published file. An error names the file and the first item that cannot be read."""
     count = 0
     try:
         for item in source.read(file):
@@ -213,7 +213,7 @@ def _by_hand(name: str, source: DataSource, folder: Path) -> str:
 
 
 def _fetch(source: DataSource, folder: Path, progress: Progress, name: str) -> None:
-    """Download into the folder, whole and with the right SHA-256 or not at all, and unpack archives."""
+    """Download the file into the folder, and unpack an archive. An incomplete or wrong file is removed."""
     url = source.url
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / url.rpartition("/")[2]

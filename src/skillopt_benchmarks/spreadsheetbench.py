@@ -44,17 +44,17 @@ class SpreadsheetOptions(QAOptions):
     """`env.options` of SpreadsheetBench."""
 
     limits: SandboxLimits = SandboxLimits()
-    """The limits of one program."""
+    """The limits of time and memory for one run of a program."""
     preview_rows: int = 8
-    """Rows of each sheet that the target is shown."""
+    """The number of rows of each sheet that the target sees."""
     recalculate: bool = True
-    """Let LibreOffice compute formulas if it is installed; without it a formula has no value."""
+    """Let LibreOffice compute formulas, if it is installed. Without LibreOffice, a formula has no value."""
 
 
 class SpreadsheetEnv(QAEnv):
-    """Items have `workbooks` ([{input, answer}], files below the split folder) and `answer_position`.
+    """The tasks of SpreadsheetBench. An item has `workbooks` ([{input, answer}], as files) and `answer_position`.
 
-    hard: every workbook comes out right; soft: the share that does. Who does nothing leaves the input as it is.
+    hard: 1 if every workbook is right; soft: the share of right workbooks. Without a program, the input is compared.
     """
 
     task = "Each task asks for a Python program that changes a workbook; it is run, and some cells are compared."
@@ -92,7 +92,7 @@ class SpreadsheetEnv(QAEnv):
         return safe_file(self._root, name, f"item '{item.id}': workbooks")
 
     async def score(self, item: Item, output: str) -> Score:
-        """Run the program on each workbook and compare."""
+        """Run a reply's program on each workbook, and compare the result with the answer."""
         program = program_of(output)
         problems = []
         pairs = item.get("workbooks")
@@ -105,7 +105,7 @@ class SpreadsheetEnv(QAEnv):
         return Score(hard=float(not problems), soft=soft, feedback=problems[0] if problems else "")
 
     async def _problem(self, program: str, before: bytes, want: bytes, position: str) -> str:
-        """Why the program's workbook is not the wanted one; empty when it is."""
+        """Return why the program's workbook differs from the wanted workbook; empty if it does not differ."""
         got = before
         if program:
             done = await self.sandbox.run(program, files={"input.xlsx": before}, wanted=["output.xlsx"])
@@ -125,10 +125,10 @@ class SpreadsheetEnv(QAEnv):
         return (await compare_workbooks(self.sandbox, computed, want, position))[0]
 
     async def _computed(self, got: bytes, want: bytes) -> bytes | None:
-        """The workbook with its formulas' values, by LibreOffice in the sandbox; None if that is its own fault.
+        """Let LibreOffice compute the workbook's formulas in the sandbox. None if the workbook itself is at fault.
 
-        If LibreOffice computes the answer's workbook, the program is at fault. If it computes neither, SkillOpt is:
-        that is not a wrong answer.
+        The workbook is at fault if LibreOffice can compute the answer's workbook. If it can compute neither, raise
+        ScorerError: this is not a wrong answer.
         """
         program, reason = _RECALCULATE.format(soffice=self._soffice), ""
         for book in (got, got, want):
@@ -140,13 +140,13 @@ class SpreadsheetEnv(QAEnv):
 
     @cached_property
     def _office(self) -> Sandbox:
-        """Higher limits for LibreOffice."""
+        """The sandbox for LibreOffice, with higher limits."""
         limits = SandboxLimits(memory_mb=4096, cpu_seconds=60, seconds=120, processes=64)
         return Sandbox(limits, mode=self.sandbox.mode, office=True)
 
 
 def program_of(output: str) -> str:
-    """The last fenced block of a reply; without a fence, the reply, if it looks like a program."""
+    """Return the program in a reply: the last fenced block or, without a fence, a reply that looks like a program."""
     fenced = _FENCE.findall(output)
     if fenced:
         return str(fenced[-1])
@@ -154,7 +154,7 @@ def program_of(output: str) -> str:
 
 
 def preview(path: Path, rows: int) -> str:
-    """The content of a workbook: its sheets, their sizes, their first rows."""
+    """Describe a workbook: its sheets, their sizes and their first rows."""
     book = _openpyxl().load_workbook(path, data_only=True)
     parts = []
     for sheet in book.worksheets:
@@ -175,7 +175,7 @@ def _openpyxl() -> Any:
 
 
 def published(path: Path) -> Iterator[Item]:
-    """Items of `dataset.json` with the workbooks in `spreadsheet/<id>/` next to it."""
+    """Yield the items of `dataset.json`, with the workbooks in `spreadsheet/<id>/` next to it."""
     for row in json.loads(path.read_text(encoding="utf-8")):
         identity, folder = str(row["id"]), str(row.get("spreadsheet_path") or f"spreadsheet/{row['id']}")
         fields = {"question": row["instruction"], "answer_position": row["answer_position"]}

@@ -1,10 +1,10 @@
-"""Tasks from what people already have: sessions with coding agents, traces, evals.
+"""Turns what people already have into tasks: sessions with coding agents, traces and evals.
 
     harvest   sources → redaction → corrections → tasks        collect.py, mine.py, mine_llm.py
-    review    keep, edit, drop, merge; the tasks file           review.py, task_files.py
-    propose   a run's skill next to the installed one           propose.py
-    adopt     put it in place, and undo                         adopt.py
+    review    decide on each task; write the tasks file         review.py, task_files.py
+    propose   compare a run's skill with the installed one      propose.py
+    adopt     install the proposed skill, or undo that          adopt.py
 
-Text of a transcript is data: it is never a path and never executed. A mined command runs only after review, in the
-sandbox, as every command check does.
+The text of a transcript is only data: it is never used as a path and never executed. A mined command runs only after
+review and in the sandbox, as every command check does.
 """

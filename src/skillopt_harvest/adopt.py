@@ -1,8 +1,8 @@
-"""Putting a proposal in place, and taking it back.
+"""Installs a proposed skill, and can undo that.
 
-The old files are copied into the proposal's folder, and the new ones are written beside the installed ones, before the
-first is replaced, SKILL.md last: a full disk leaves the installed skill as it was. If the process was killed between
-two files, the same command does the rest.
+Before the first file is replaced, the old files are copied into the proposal's folder, and the new files are written
+beside the installed files. So a full disk leaves the installed skill as it was. SKILL.md is replaced last. If the
+process was killed between two files, the same command does the rest.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from skillopt.skill.folder import path_problem
 BEGIN, END = "<!-- skillopt:begin -->", "<!-- skillopt:end -->"
 _SECTION = re.compile(rf"{re.escape(BEGIN)}\n(.*?)\n?{re.escape(END)}", re.DOTALL)
 INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
-"""Files that belong to the user; a skill is a marked section of them."""
+"""Names of instruction files. They belong to the user: SkillOpt replaces only its marked section in them."""
 
 
 class ProposedFile(Record):
     path: str
-    """Below the target's folder."""
+    """The file's path, relative to the target folder."""
     before: str | None
-    """Checksum of the installed file; None if there is none."""
+    """Checksum of the installed file; None if no such file is installed."""
     after: str | None
-    """Checksum of the proposed file; None if it is removed."""
+    """Checksum of the proposed file; None if the file is to be removed."""
 
 
 class LearnedLine(Record):
-    """A line that training wrote, and where it comes from."""
+    """A line of the skill that training wrote, with the trajectories and tasks behind it."""
 
     file: str
     number: int
@@ -45,23 +45,23 @@ class LearnedLine(Record):
     step: int
     trajectories: tuple[str, ...]
     tasks: tuple[str, ...]
-    """Items of the tasks file; the id of a harvested one cites its session and lines."""
+    """Ids of items in the tasks file. The id of a harvested item names its session and lines."""
 
 
 class Proposal(Document):
-    """`proposal.json`."""
+    """The content of `proposal.json`."""
 
     run: str
     target: str
-    """The folder that the files are in."""
+    """The folder of the installed files."""
     files: tuple[ProposedFile, ...]
     verdict: str
     outcome: str
     evidence: str
-    """The gain with its interval, or why there is none."""
+    """The gain with its interval, or the reason why there is no measured gain."""
     cost_usd: float | None
     fixed: tuple[str, ...] = ()
-    """Tasks that failed with the initial skill and pass now."""
+    """Tasks that failed with the initial skill and pass with the best skill."""
     broken: tuple[str, ...] = ()
     lines: tuple[LearnedLine, ...] = ()
     unreviewed: bool = False
@@ -72,13 +72,13 @@ def is_instructions(path: Path) -> bool:
 
 
 def section_of(path: Path) -> str:
-    """The text of SkillOpt's section in a file of instructions; empty if it has none."""
+    """Return the text of SkillOpt's section in an instruction file; empty if the file has no such section."""
     section = _SECTION.search(read_text(path.resolve())) if path.exists() else None
     return f"{section[1]}\n" if section and section[1] else ""
 
 
 def with_section(text: str, skill: str) -> str:
-    """A file of instructions with our section replaced, or added at its end."""
+    """Return the text of an instruction file with SkillOpt's section replaced, or added at the end."""
     block = f"{BEGIN}\n{skill.replace(BEGIN, '').replace(END, '').strip()}\n{END}"
     if _SECTION.search(text):
         return _SECTION.sub(lambda _: block, text, count=1)
@@ -106,7 +106,7 @@ def read_proposal(folder: Path) -> Proposal:
 
 
 def adopt(folder: Path) -> list[Path]:
-    """Put the proposed files in place. Refused if an installed file has changed since the proposal."""
+    """Put the proposed files in place. Raise UserError if an installed file has changed since the proposal."""
     proposal = read_proposal(folder)
     for file in proposal.files:
         if file.after and checksum(folder / "new" / file.path) != file.after:
@@ -119,7 +119,7 @@ def adopt(folder: Path) -> list[Path]:
 
 
 def undo(folder: Path) -> list[Path]:
-    """Put the old files back. Refused if a file has changed since it was adopted."""
+    """Put the old files back. Raise UserError if a file has changed since it was adopted."""
     proposal = read_proposal(folder)
     target = Path(proposal.target).expanduser()
     if not target.is_dir():
@@ -134,14 +134,14 @@ def undo(folder: Path) -> list[Path]:
 
 @contextmanager
 def _locked(target: Path) -> Iterator[None]:
-    """Inside the block, no other adopt can work on the folder. The folder itself is locked, so no lock file is left."""
+    """Lock the target folder, so no other `adopt` can change it. The folder itself is locked: no lock file is left."""
     handle = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(handle)
         raise UserError(
-            f"{target}: another `skillopt adopt` is working on it; wait until that ends, then look at the result"
+            f"{target}: another `skillopt adopt` is working on this folder; wait until it ends, then look at the result"
         ) from None
     try:
         yield
@@ -150,8 +150,8 @@ def _locked(target: Path) -> Iterator[None]:
 
 
 def _refuse_changes(proposal: Proposal, target: Path, backup: Path, remedy: str) -> None:
-    """Raise if an installed file is not as the proposal found it. A file that already has the new content is allowed if
-    the backup has its old content: then an earlier call was killed between two files."""
+    """Raise UserError if an installed file has changed since the proposal. A file that already has the new content is
+    allowed if the backup has its old content: an earlier call was then killed between two files."""
     replaced = [file for file in proposal.files if checksum(target / file.path) == file.after]
     interrupted = len(replaced) < len(proposal.files) and all(
         checksum(backup / file.path) == file.before for file in replaced if file.before
@@ -169,7 +169,7 @@ def _refuse_changes(proposal: Proposal, target: Path, backup: Path, remedy: str)
 def _replace(proposal: Proposal, target: Path, source: Path, backup: Path | None = None) -> list[Path]:
     """Write the new files beside the old ones, then put all of them in place, SKILL.md last."""
     drafts = {file.path: draft_of(target / file.path) for file in proposal.files if file.after}
-    for path in (target / file.path for file in proposal.files):  # what a killed call left; nobody else works here
+    for path in (target / file.path for file in proposal.files):  # drafts of a killed call; the folder is locked
         left = re.compile(rf"\.{{1,2}}{re.escape(path.name)}(?:\.[0-9a-f]{{8}}\.tmp){{1,2}}")
         for stale in path.parent.glob(".*.tmp"):
             stale.unlink() if left.fullmatch(stale.name) else None
@@ -195,7 +195,7 @@ def _replace(proposal: Proposal, target: Path, source: Path, backup: Path | None
 
 
 def _remove_empty(target: Path, name: str) -> None:
-    """Folders in which the last file was removed."""
+    """Remove the folders of a removed file that are now empty."""
     for folder in (target / name).parents:
         if folder == target or (folder.is_dir() and any(folder.iterdir())):
             return
@@ -203,14 +203,14 @@ def _remove_empty(target: Path, name: str) -> None:
 
 
 def _copy(source: Path, path: Path, like: Path) -> None:
-    """Copy a file. If it replaces another, it keeps that file's mode, so a script stays executable."""
+    """Copy a file. If the file `like` exists, the copy gets its mode, so a script stays executable."""
     mode = (like if like.exists() else source).stat().st_mode
     write_atomic(path, read_text(source))
     path.chmod(mode & 0o777)
 
 
 def write_proposal(folder: Path, proposal: Proposal, texts: Mapping[str, str], page: str, diff: str) -> None:
-    """The proposal's folder; proposal.json is written last: a folder that has it is complete."""
+    """Write the proposal's folder. proposal.json is written last, so a folder with this file is complete."""
     for path, text in texts.items():
         write_atomic(folder / "new" / path, text)
     write_atomic(folder / "proposal.md", page)

@@ -1,4 +1,4 @@
-"""Reading what the user names, as a stream: which files there are, which are new, and the sessions in them."""
+"""Reads the files that the user names, as a stream: finds the new or changed files, and yields their sessions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _HEAD = 4096
 
 @dataclass
 class Collection:
-    """The reading of one harvest: the files that were read or skipped, and the next harvest's starting points."""
+    """Reads the files of one harvest. Counts what was read and skipped, and notes where the next harvest starts."""
 
     selection: SourceSelection
     state: HarvestState
@@ -41,7 +41,7 @@ class Collection:
     files: int = 0
 
     def read(self) -> Iterator[AgentSession]:
-        """The sessions that are new or have grown, file by file."""
+        """Yield the sessions that are new or have grown, file by file."""
         for path in selected_files(self.selection):
             try:
                 yield from (session for session in self._read_file(path) if session.turns and self._wanted(session))
@@ -93,7 +93,7 @@ class Collection:
         self.states[key] = end.model_copy(update={**update, "head": file_digest(path, size)})
 
     def _whole(self, path: Path) -> AgentSession:
-        """A session in one JSON object (Gemini CLI)."""
+        """Read a session that is one JSON object (Gemini CLI)."""
         if path.stat().st_size > LARGEST_FILE:
             raise ValueError("too large")
         reading = Reading(self.selection.source, self.redactor, session_id(path.stem, self.redactor))
@@ -103,8 +103,8 @@ class Collection:
         return reading.whole()
 
     def _lines(self, path: Path, start: FileState) -> Generator[AgentSession, None, FileState]:
-        """A session in JSON lines, from where the last read ended. Returns where the next one begins: at the last
-        request but one, since a correction may still follow it."""
+        """Yield the sessions of a file with JSON lines, from the end of the last read on. Return the start of the next
+        read: the last request but one, since a correction may still follow it."""
         source = self.selection.source
         read = AGENTS[source].read if source in AGENTS else plain
         reading = Reading(
@@ -144,7 +144,7 @@ def _moment(text: JsonValue) -> str:
 
 
 def selected_files(selection: SourceSelection) -> list[Path]:
-    """The files that would be read, in a fixed order."""
+    """Return the files that a harvest would read, sorted by path."""
     source, given = selection.source, selection.path
     if source not in SOURCES:
         raise UserError(f"--source: unknown '{source}'; known are: {', '.join(SOURCES)}")
@@ -172,7 +172,7 @@ def selected_files(selection: SourceSelection) -> list[Path]:
 
 
 def _inside(root: Path, pattern: str) -> Iterator[Path]:
-    """Files below the pattern's fixed folder; what is behind a link there is not in it."""
+    """Yield the files that match the pattern. Files behind a link in the pattern's fixed folder are left out."""
     fixed, _, rest = f"./{pattern}".partition("*")
     base = root / fixed.rpartition("/")[0]
     top = base.resolve()
@@ -182,15 +182,15 @@ def _inside(root: Path, pattern: str) -> Iterator[Path]:
 
 
 def _stat(path: Path) -> tuple[int, int]:
-    """Bytes, and when it was changed, in nanoseconds; 0 if it is gone. The newest rows of a database may be in a file
-    beside it."""
+    """Return a file's bytes and its time of change in nanoseconds; 0 for both if the file is gone. For a database, the
+    `-wal` file beside it counts too, since the newest rows may be there."""
     files = [path, path.with_name(f"{path.name}-wal")] if path.suffix == ".db" else [path]
     stats = [file.stat() for file in files if file.exists()]
     return sum(each.st_size for each in stats), max((each.st_mtime_ns for each in stats), default=0)
 
 
 def _of_project(path: Path, projects: Path, project: Path) -> bool:
-    """Does a folder of transcripts belong to the project? Agents name it after the project's path, with dashes; only
-    the sessions have the exact path."""
+    """Return True if a transcript may belong to the project. Agents name a folder of transcripts after the project's
+    path, with dashes; only the sessions have the exact path."""
     name = re.sub(r"[^A-Za-z0-9]", "-", str(project)).strip("-")
     return path.relative_to(projects).parts[0].strip("-").startswith(name)

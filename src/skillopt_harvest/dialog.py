@@ -1,4 +1,4 @@
-"""Review on the terminal: options of the command line, or a question for each task."""
+"""Review of tasks on the terminal: with command-line options, or with a question for each task."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from skillopt_harvest.review import decide, list_tasks, review_lines
 def decisions_of(
     root: Path, keep: Sequence[str], drop: Sequence[str], edit: Sequence[str], merge: Sequence[str]
 ) -> Iterator[TaskDecision]:
-    """The decisions that options name; merges and edits come first."""
+    """Yield the decisions that the options name, first merges and edits."""
     for text in merge:
         task, _, into = text.partition("=")
         yield TaskDecision(task=task, action="merge", into=into)
@@ -31,7 +31,7 @@ def decisions_of(
 
 
 def edited(text: str) -> TaskDecision:
-    """`ID.rule=…`, `ID.instruction=…`, or a check's kind: `ID.contains=…`, with values between bars."""
+    """Parse an edit: `ID.rule=…`, `ID.instruction=…` or `ID.KIND=…`, with a check's kind, as in `ID.contains=a|b`."""
     name, equals, value = text.partition("=")
     task, dot, field = name.rpartition(".")
     kinds = get_args(CheckKind)
@@ -53,7 +53,7 @@ def edited(text: str) -> TaskDecision:
 
 
 def review_dialog(root: Path, show: Callable[[str], None], ask: Callable[[str], str]) -> None:
-    """Ask about each task that nobody decided on: rules first, then weak suggestions."""
+    """Ask the user about each undecided task: first about rules, then about weak suggestions."""
     tasks = [each for each in list_tasks(root) if each.status in {"rule", "candidate"}]
     for each in sorted(tasks, key=lambda each: each.status != "rule"):
         for line in [*review_lines([each]), *_example(each)]:

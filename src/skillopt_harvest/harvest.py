@@ -1,4 +1,4 @@
-"""One harvest: read what is new, find corrections, put the same ones together, write the tasks for review."""
+"""One harvest: read new sessions, find corrections in them, group equal corrections, write tasks for review."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _SECONDS = {"h": 3600, "d": 86400, "w": 604800}
 
 @dataclass(frozen=True)
 class HarvestFolder:
-    """The files of a harvest."""
+    """The paths of a harvest's files."""
 
     root: Path
 
@@ -97,7 +97,7 @@ def _whole(path: Path) -> Iterator[None]:
 
 @dataclass(frozen=True, kw_only=True)
 class HarvestReport:
-    """The results of a harvest, for people."""
+    """The results of a harvest, as a report for people."""
 
     files: int
     sessions: int
@@ -129,7 +129,7 @@ def _listed(counts: Mapping[str, int]) -> str:
 def harvest(
     root: Path, selection: SourceSelection, *, config: Config | None = None, models: dict[str, ChatModel] | None = None
 ) -> HarvestReport:
-    """Read what the user named into the folder `root`. With a config, its optimizer model mines."""
+    """Read the selected sources into the folder `root`. With a config, its optimizer model finds the corrections."""
     folder, run = HarvestFolder(root), RunDirectory(root)
     selected_files(selection)
     with run.held(private=True):
@@ -173,7 +173,8 @@ def harvest(
 
 
 def _add(corrections: dict[str, Correction], found: Iterable[Correction]) -> None:
-    """A correction that was read before is replaced: its session may have gone on."""
+    """Add corrections and remove copies. A correction that was read before is replaced, as its session may be longer
+    now."""
     corrections |= {each.key: each for each in found}
     kept = {each.key for each in without_copies(corrections.values())}
     for key in corrections.keys() - kept:
@@ -198,8 +199,8 @@ async def _with_model(
 
 
 def selections(folder: HarvestFolder, named: SourceSelection, since: str) -> list[SourceSelection]:
-    """The sources to read: the named one, or with `--since last` alone all sources of earlier harvests, each from its
-    own last harvest on."""
+    """Return the sources to read: the named source or, with only `--since last`, all sources of earlier harvests, each
+    from its last harvest on."""
     last = {each.of: each.began for each in folder.read_state().sources}
     if named.source:
         return [named.model_copy(update={"since": moment(since, last.get(named, 0.0))})]
@@ -209,7 +210,7 @@ def selections(folder: HarvestFolder, named: SourceSelection, since: str) -> lis
 
 
 def moment(text: str, last: float) -> float:
-    """`30d`, `12h`, `2w`, a day such as 2026-01-31, or `last`: seconds since 1970; 0 without any."""
+    """Convert `30d`, `12h`, `2w`, a day such as 2026-01-31, or `last` to seconds since 1970; 0 if the text is empty."""
     if not text:
         return 0.0
     if text == "last":
@@ -223,7 +224,7 @@ def moment(text: str, last: float) -> float:
 
 
 def mining_config(model: str, overrides: Sequence[str], *, local: bool) -> Config | None:
-    """The config of the miner's model; None without one. `local`: only a model on this machine."""
+    """Return the config for a model that mines; None without a model. `local` refuses a model on another machine."""
     from skillopt.config.tree import override
 
     if not model:

@@ -1,8 +1,8 @@
-"""The heuristic miner: corrections in sessions without a model, and the same correction across sessions as one task.
+"""The heuristic miner: finds corrections in sessions without a model, and groups equal corrections into tasks.
 
-A turn of the user is taken for a correction by its words, by a declined tool call, by a repeated request, or because
-the agent then does the same work again in another way. What two occurrences have in common is measured on the words of
-the corrections, and on the words that the corrected answers have and the rejected ones had not.
+A user's turn counts as a correction because of its words, a declined tool call, a repeated request, or because the
+agent then does the same work again in another way. The similarity of two corrections is measured on their words, and
+on the words that the corrected answers gained or lost.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ always never don't dont nope still only all any everything keep write add
 """
 _COMMON = frozenset(_COMMON_WORDS.split())
 LIKE = 0.24
-"""Similarity from which two corrections are one."""
+"""The least similarity at which two corrections count as the same."""
 
 
 @lru_cache(512)
 def words_of(text: str) -> frozenset[str]:
-    """The telling words of a text, without their endings."""
+    """Return the words of a text without their endings. Common words are left out."""
     words = (word.lower().strip("-'.") for word in _WORD.findall(PLACEHOLDER.sub(" ", text)))
     return frozenset(_stem(word) for word in words if word and word not in _COMMON)
 
@@ -68,7 +68,7 @@ def _stem(word: str) -> str:
 
 
 def find_corrections(session: AgentSession) -> Iterator[Correction]:
-    """Corrections of one session, each with the request and both answers."""
+    """Yield the corrections of one session, each with the request and both answers."""
     for number, said in enumerate(session.turns):
         each = correction_at(session, number)
         if each and (said.declined or is_correction(each.request, each.rejected, each.words, each.corrected)):
@@ -76,7 +76,7 @@ def find_corrections(session: AgentSession) -> Iterator[Correction]:
 
 
 def correction_at(session: AgentSession, number: int) -> Correction | None:
-    """The turn as a correction; None unless it is the user's and follows a request and an answer."""
+    """Return the turn as a correction; None if it is not a user's turn after a request and an answer."""
     turns = session.turns[max(0, number - 2) : number + 2]
     if number < 2 or [turn.role for turn in turns[:3]] != ["user", "assistant", "user"]:
         return None
@@ -97,8 +97,8 @@ def correction_at(session: AgentSession, number: int) -> Correction | None:
 
 
 def without_copies(corrections: Iterable[Correction]) -> list[Correction]:
-    """An agent that resumes or forks a session copies it: the same words on the same work at the same moment, or in a
-    fork, happened once."""
+    """Return the corrections without copies. An agent that resumes or forks a session copies its turns: equal words on
+    equal work at the same time, or in a fork, are copies."""
     seen: set[tuple[str, ...]] = set()
     kept = {}
     for each in sorted(corrections, key=lambda each: each.forked):
@@ -129,7 +129,7 @@ def is_correction(request: str, rejected: str, said: str, corrected: str) -> boo
 
 
 def _numbers(text: str) -> frozenset[str]:
-    """The numbers in a text. (The same words with another number ask for other work.)"""
+    """Return the numbers in a text. The same words with another number are another request."""
     return frozenset(re.findall(r"\d+", text))
 
 
@@ -138,7 +138,7 @@ def _share(a: frozenset[str], b: frozenset[str]) -> float:
 
 
 def group(corrections: Sequence[Correction]) -> list[MinedTask]:
-    """Corrections that are one rule become one task, the most frequent first."""
+    """Group corrections that mean the same rule into tasks. Tasks from the most sessions come first."""
     features = [_features(each) for each in corrections]
     frequency = Counter(word for each in features for word in each)
     total = len(corrections)
@@ -150,7 +150,8 @@ def group(corrections: Sequence[Correction]) -> list[MinedTask]:
 
 
 def _features(each: Correction) -> dict[str, float]:
-    """The words of the correction; those that the answer gained or lost count as well, and twice if both have them."""
+    """Return weights of words: of the correction's words, and of the words that the answer gained or lost. A word's
+    weights are added."""
     said, before, after = words_of(each.words), words_of(each.rejected), words_of(each.corrected)
     asked = words_of(each.request)
     features = dict.fromkeys(said - asked or said, 1.0)
@@ -167,14 +168,14 @@ def _unit(vector: dict[str, float]) -> dict[str, float]:
 
 
 def _clusters(vectors: Sequence[dict[str, float]]) -> list[set[int]]:
-    """Average linkage, greedily: the most similar pair first."""
+    """Cluster by greedy average linkage: join the most similar pair first."""
     by_word: dict[str, list[int]] = defaultdict(list)
     for place, vector in enumerate(vectors):
         for word in vector:
             by_word[word].append(place)
     pairs: Counter[tuple[int, int]] = Counter()
     for word, places in by_word.items():
-        if len(places) <= 60:  # a word that is everywhere says nothing
+        if len(places) <= 60:  # a word that is everywhere tells nothing apart
             for index, a in enumerate(places):
                 for b in places[index + 1 :]:
                     pairs[a, b] += vectors[a][word] * vectors[b][word]  # type: ignore[assignment]
@@ -192,7 +193,8 @@ def _clusters(vectors: Sequence[dict[str, float]]) -> list[set[int]]:
 
 
 def task_of(members: Sequence[Correction], rule: str = "", check: MinedCheck | None = None) -> MinedTask:
-    """The task of corrections that mean the same. Its id is that of the first one, which no later harvest changes."""
+    """Return the task for equal corrections. Its id comes from the first correction, so later harvests do not change
+    it."""
     skills = Counter(skill for each in members for skill in each.skills)
     return MinedTask(
         id=short_id(members[0].key),
@@ -204,14 +206,14 @@ def task_of(members: Sequence[Correction], rule: str = "", check: MinedCheck | N
 
 
 def _typical(members: Sequence[Correction]) -> Correction:
-    """The correction that has most in common with the others, the longer of two."""
+    """Return the correction that has the most words in common with the others; of several, the longest."""
     counts = Counter(word for each in members for word in words_of(each.words))
     return max(members, key=lambda each: (sum(counts[word] > 1 for word in words_of(each.words)), len(each.words)))
 
 
 def written_check(members: Sequence[Correction]) -> MinedCheck:
-    """A check from the answers: texts that most corrected answers have and no rejected one, and the other way round.
-    If there are none, the corrections are a rubric for the judge."""
+    """Return a check for words that nearly all corrected answers have and no rejected answer has, and against words
+    with the reverse. If there are no such words, the corrections become a rubric for the judge."""
     pairs = [(_tokens(each.rejected), _tokens(each.corrected)) for each in members if each.corrected]
     wanted = _telling([after for _, after in pairs], [before for before, _ in pairs])
     unwanted = _telling([before for before, _ in pairs], [after for _, after in pairs])
@@ -232,7 +234,7 @@ def written_check(members: Sequence[Correction]) -> MinedCheck:
 
 
 def _tokens(text: str) -> frozenset[str]:
-    """Whole words, as a check looks for them."""
+    """Return the whole words of a text, as a check looks for them."""
     text = PLACEHOLDER.sub(" ", text)
     found = (match for match in _WORD.finditer(text) if not text[match.end() : match.end() + 1].isalnum())
     words = (match[0].lower().strip("-'.") for match in found)

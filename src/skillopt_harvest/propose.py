@@ -1,4 +1,4 @@
-"""A proposal: a run's best skill next to the installed one, with the evidence and the sessions behind each line."""
+"""Proposals: a run's best skill beside the installed skill, with the evidence and the sessions behind each line."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from skillopt_harvest.adopt import (
 
 
 def propose(run: RunDirectory, folder: Path, to: Path | None = None) -> Proposal:
-    """Write the proposal of a finished run into `folder`. `to` is the installed skill; without it, the one that the
+    """Write the proposal of a finished run into `folder`. `to` is the installed skill, by default the skill that the
     run began with."""
     if folder.exists() and any(folder.iterdir()):
         raise UserError(f"{folder}: exists already; choose another folder")
@@ -89,7 +89,7 @@ def _began_with(run: Run) -> Path:
 
 
 def _proposed(run: RunDirectory, installed: Path) -> tuple[Path, dict[str, str]]:
-    """The folder that is changed, and the texts of its files as the run wants them."""
+    """Return the folder to change, and the new texts of its files."""
     installed = installed.expanduser().resolve()
     best = Run(run).best_skill.shown
     if installed.suffix == ".md" and installed.name != FILE and run.best_package.is_dir():
@@ -98,7 +98,7 @@ def _proposed(run: RunDirectory, installed: Path) -> tuple[Path, dict[str, str]]
         if more:
             others = ", ".join(more[:3])
             raise UserError(
-                f"--to {installed}: is one file, and this skill has others ({others}); name a skill's folder"
+                f"--to {installed}: is one file, but this skill has more files ({others}); name a skill's folder"
             )
     if is_instructions(installed):
         return installed.parent, {installed.name: with_section(_text(installed), best.text)}
@@ -143,7 +143,7 @@ def _evidence(summary: Summary) -> str:
 
 
 def _learned(run: Run) -> list[LearnedLine]:
-    """The lines that training wrote, each with the tasks behind it."""
+    """Return the lines that training wrote, each with the tasks behind it."""
     learned = [line for line in blame_run(run.files) if line.entry and line.text.strip()]
     entries = [line.entry for line in learned if line.entry]
     names = tasks_of(run, [trace for entry in entries for trace in entry.edit.trajectory_ids])
@@ -162,7 +162,7 @@ def _learned(run: Run) -> list[LearnedLine]:
 
 
 def _page(proposal: Proposal, diff: str) -> str:
-    """The proposal for a reader. Texts of tasks and skills are indented: they are data, not Markdown of ours."""
+    """Return the proposal as Markdown. Texts of tasks and skills are indented, so their Markdown is not rendered."""
     paid = "unknown" if proposal.cost_usd is None else f"{proposal.cost_usd:.2f} USD"
     lines = [f"# Proposal for {proposal.target}", "", f"Run {proposal.run}: {proposal.verdict}", ""]
     lines += [f"Evidence: {proposal.evidence}. Cost of the training: {paid}.", ""]

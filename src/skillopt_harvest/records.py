@@ -1,4 +1,4 @@
-"""The records of a harvest: sessions, corrections, tasks and what is remembered of each file."""
+"""The records of a harvest: sessions, corrections, tasks, and how far each file was read."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from skillopt.tasks.check_fields import MinedCheck
 
 
 class SessionTurn(Record):
-    """A turn: the user's text, or the agent's, until the other one speaks. The text is redacted."""
+    """A turn of a session: the redacted text of the user or of the agent, until the other speaks."""
 
     role: Literal["user", "assistant"]
     text: str
     line: int
-    """The line in the session's file, from 1; in a session without lines, the number of the message."""
+    """The turn's first line in the session's file, from 1; if the file has no lines, the number of the message."""
     last_line: int
     tools: tuple[str, ...] = ()
-    """Tools that ran, each with its main argument."""
+    """Tool calls, each with its main argument."""
     declined: bool = False
-    """Did the user decline a tool call?"""
+    """True if the user declined a tool call."""
     moment: str = ""
-    """As the transcript says it; empty if it does not."""
+    """The time of the turn, as the transcript has it; empty if the transcript has none."""
 
     @property
     def work(self) -> str:
-        """The words and the tool calls, as one text."""
+        """The turn's text and tool calls, as one text."""
         return "\n".join([self.text, *self.tools]).strip()
 
 
 class SessionFacts(Record):
-    """What a transcript says about its session."""
+    """Facts about a session, from its transcript."""
 
     cwd: str = ""
     headless: bool = False
     subagent: bool = False
     forked: bool = False
-    """Begins with a copy of another session, at times of its own."""
+    """True if the session begins with a copy of another session. The times of the copied lines differ."""
     skills: tuple[str, ...] = ()
     """Names of the skills that were loaded."""
 
@@ -54,12 +54,12 @@ class AgentSession(SessionFacts):
 
 
 class Correction(Record):
-    """A place in a session at which the user corrected the agent."""
+    """A correction: the user's words in a session, the request, and the agent's work before and after."""
 
     source: str
     session: str
     line: int
-    """The line of the request that went wrong."""
+    """The line of the request that the agent got wrong."""
     last_line: int
     """The last line of the corrected answer."""
     request: str
@@ -68,18 +68,18 @@ class Correction(Record):
     words: str
     """The user's correction."""
     corrected: str = ""
-    """The agent's work after it; empty if the session ends."""
+    """The agent's work after the correction; empty if the session ends there."""
     skills: tuple[str, ...] = ()
     rule: str = ""
-    """The rule in a sentence, if a model mined it; empty without a model."""
+    """The rule in a sentence, written by a model; empty if the miner used no model."""
     instruction: str = ""
-    """The request as a task that stands alone; empty: the request as it is."""
+    """The request, rewritten as a task that needs no session around it; if empty, `request` is the task."""
     context: str = ""
     check: MinedCheck | None = None
     moment: str = ""
-    """Time of the user's words, as the transcript has it."""
+    """The time of the user's words, as the transcript has it."""
     forked: bool = False
-    """Its session begins with a copy of another."""
+    """True if the session begins with a copy of another session."""
 
     @property
     def key(self) -> str:
@@ -94,16 +94,16 @@ Status = Literal["rule", "candidate", "kept", "dropped"]
 
 
 class MinedTask(Record):
-    """A correction with all its occurrences."""
+    """A task: a rule, its check, and all corrections that mean the rule."""
 
     id: str
     rule: str
     check: MinedCheck
     occurrences: tuple[Correction, ...]
     skill: str = ""
-    """The loaded skill that it belongs to; empty: the one that the user names."""
+    """The loaded skill that the task belongs to; if empty, the skill that the user names."""
     written: bool = False
-    """A person wrote it as an eval: it needs no correction."""
+    """True if a person wrote the task as an eval, so it needs no correction."""
 
     @property
     def sessions(self) -> int:
@@ -111,17 +111,17 @@ class MinedTask(Record):
 
     @property
     def is_rule(self) -> bool:
-        """Does it come from two sessions at least?"""
+        """True if the task comes from at least two sessions, or from an eval."""
         return self.written or self.sessions >= 2
 
 
 class FileState(SessionFacts):
-    """The position at which the next read of a file begins, and what was known of its session there."""
+    """The position in a file from which the next harvest reads, and the facts about the session up to there."""
 
     size: int
     mtime_ns: int
     head: str
-    """Checksum of the first bytes: a file that was written anew is read from its beginning."""
+    """Checksum of the file's first bytes. If it changes, the file is read from its beginning."""
     head_size: int
     offset: int = 0
     line: int = 0
@@ -129,7 +129,7 @@ class FileState(SessionFacts):
 
 
 def _below_home(path: Path | None) -> str:
-    """Paths are stored with `~` if they are in the home folder, since its name may be a person's."""
+    """Return a path, with `~` for the home folder, since that folder's name may be a person's."""
     home = Path.home()
     return str(Path("~", path.relative_to(home)) if path and path.is_relative_to(home) else path or "")
 
@@ -142,60 +142,60 @@ UserPath = Annotated[
 
 
 class SourceSelection(Record):
-    """What the user named; `--since last` reads it again."""
+    """The source and the filters that the user named. `--since last` uses them again."""
 
     source: str
     path: UserPath = None
-    """A file or folder in place of the agent's own."""
+    """A file or folder to read instead of the agent's folder of transcripts."""
     project: UserPath = None
-    """Only sessions that worked in this folder, or below it."""
+    """Reads only sessions that worked in this folder or below it."""
     headless: bool = False
     subagents: bool = False
     since: float = Field(default=0.0, exclude=True)
-    """Only files that changed after this moment, in seconds since 1970."""
+    """Reads only files that changed after this time, in seconds since 1970."""
 
 
 class LastHarvest(Record):
     of: SourceSelection
     began: float
-    """In seconds since 1970."""
+    """The time at which the harvest began, in seconds since 1970."""
 
 
 class HarvestState(Document):
-    """`state.json`. Files are named by a checksum of their path."""
+    """The content of `state.json`. The keys of `files` are checksums of paths."""
 
     sources: tuple[LastHarvest, ...] = ()
     files: dict[str, FileState] = Field(default={})
     removed: dict[str, int] = Field(default={})
-    """Secrets and personal data that were removed, by kind, over all harvests."""
+    """How many secrets and personal data were removed in all harvests, by kind."""
 
 
 class HarvestTasks(Document):
-    """`tasks.json`."""
+    """The content of `tasks.json`."""
 
     miner: str
-    """`heuristic`, or the model's name."""
+    """The miner: `heuristic` or a model's name."""
     tasks: tuple[MinedTask, ...] = ()
 
 
 class TaskDecision(Record):
-    """One line of `decisions.jsonl`."""
+    """A reviewer's decision on a task: one line of `decisions.jsonl`."""
 
     task: str
     action: Literal["keep", "drop", "edit", "merge"]
     into: str = ""
-    """merge: the other task."""
+    """For `merge`: the id of the task that this task is merged into."""
     rule: str = ""
     check: MinedCheck | None = None
     instruction: str = ""
-    """edit: the text of the task, if it has one occurrence."""
+    """For `edit`: the new instruction of the task's first occurrence."""
 
 
 class CheckTrial(Record):
-    """A task's check, tried on an occurrence's own answers."""
+    """The result of a task's check on the answers of one occurrence."""
 
     rejected_fails: bool | None = None
-    """None: it was not tried."""
+    """True if the rejected answer fails the check, as it should; None if the check was not tried."""
     corrected_passes: bool | None = None
     reason: str = ""
 

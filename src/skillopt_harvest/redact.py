@@ -1,4 +1,4 @@
-"""Secrets and personal data are removed from a text before it is stored or sent anywhere."""
+"""Removes secrets and personal data from a text before the text is stored or sent anywhere."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HIDDEN = re.compile(
     """,
     re.VERBOSE,
 )
-"""What nobody sees, and what could hide a key in the midst of it. Joiners of other scripts than ours stay."""
+"""Invisible characters, which could hide a key. Joiners in scripts that need them stay."""
 _PRIVATE_KEY = re.compile(
     r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\Z)",
     re.DOTALL,
@@ -39,7 +39,7 @@ _NAMED = re.compile(
           |[^\s"'\\,;<>]{4}(?(short)|[^\s"'\\,;<>]{2})[^\s"'\\,;<>]*)""",
     re.VERBOSE | re.IGNORECASE,
 )
-"""`password: hunter2…`; a variable or a placeholder after the sign stays."""
+"""A secret after its name, as in `password: hunter2…`. A variable or a placeholder after the name stays."""
 _COOKIE = re.compile(r"(\bcookie\\?[\"']?\s{0,3}[:=]\s{0,3}\\?[\"']?)[^\s\"'\\][^\n\"'\\]{3,}", re.IGNORECASE)
 _COMMAND = re.compile(
     r"""(\b(?:login|user)\s+\S{1,100}\s+password\s+                                      # .netrc
@@ -53,7 +53,7 @@ _NAMES = (
     (_COMMAND, ("password", " -u", "--user", " -p", " -a")),
     (_NAMED, ("pass", "pwd", "secret", "key", "credential", "token", "auth")),
 )
-"""Each pattern needs one of its words: a text without them need not be searched."""
+"""Patterns, each with the words of which every match has one. A text without these words is not searched."""
 _TOKEN = re.compile(r"[\w.+=-]{20,}", re.ASCII)
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
 _RUN = re.compile(r"[A-Za-z0-9]{20,}")
@@ -65,15 +65,15 @@ _HOME = re.compile(
     r"(?:(?:/|%2F)(?:home|Users)(?:/|%2F)|\b[A-Za-z]:[\\/]{1,4}Users[\\/]{1,4})[^/\\%\s\"':,;)]+|(?<![\w/])/root(?=/|\b)"
 )
 _PROJECT_FOLDER = re.compile(r"(?<=projects/)-(?:home|Users)-[A-Za-z0-9]+")
-"""Claude Code names a project's folder after its path."""
+"""The user's part of Claude Code's folder names, which are made from projects' paths."""
 
 
 PLACEHOLDER = re.compile(r"\[(?:private key|password|key|e-mail)\]")
-"""The placeholder of a removed text."""
+"""The placeholders of removed texts."""
 
 
 def _is_random(text: str) -> bool:
-    """Does it hold a run in which letters and digits change often, as in keys and not in names?"""
+    """Return True if the text contains a run as in keys: long hexadecimal, or letters and digits in turn."""
     runs = _RUN.findall(text)
     changes = (sum(a.isdigit() != b.isdigit() for a, b in pairwise(run)) for run in runs)
     return any(map(_HEX.search, runs)) or any(count >= 4 for count in changes)
@@ -112,14 +112,14 @@ class Redactor:
         return self._replace(_HOME, text, "home paths", "~") if named else text
 
     def shortened(self, text: str, most: int) -> str:
-        """The first characters of the redacted text. A long text is cut twice as late before it is redacted, and its
-        end is dropped: half a key there would not be recognised."""
+        """Return the first `most` characters of the redacted text. A very long text is first cut to more than twice
+        that length; its last characters are dropped, as half a key there would not be recognised."""
         if len(text) <= 2 * most + _MARGIN:
             return self(text)[:most]
         return self(text[: 2 * most + _MARGIN])[:-_MARGIN][:most]
 
     def joined(self, pieces: Sequence[str], most: int) -> str:
-        """Pieces of one text, in lines; a key that begins in one and ends in the next is removed from both."""
+        """Join the pieces of one text as lines. A key that begins in one piece and ends in the next is removed."""
         text = pieces[0] if pieces else ""
         for piece in pieces[1:]:
             before, after = text.split(" ")[-1][-300:], piece.split(" ")[0][:300]
@@ -132,14 +132,14 @@ class Redactor:
         return self.shortened(text.strip(), most)
 
     def is_secret(self, text: str, *parts: str) -> bool:
-        """Is there more to remove from the text than from its parts?"""
+        """Return True if redaction removes anything from the text; with `parts`, more than from the parts."""
         counted = self.removed.copy()
         more = self(text) != ("".join(map(self, parts)) if parts else text)
         self.removed = counted
         return more
 
     def _holds_key(self, text: str) -> bool:
-        """Is it the base64 of a text with a key, or a secret key of AWS?"""
+        """Return True if the text is the base64 form of a text with a key, or a secret key of AWS."""
         if len(text) == 40 and not {"_", "-"} & {*text} and all(any(map(is_kind, text)) for is_kind in _KINDS):
             return True
         for part in {text, *text.split("/")}:
@@ -162,6 +162,6 @@ class Redactor:
         return text
 
     def lines(self) -> list[str]:
-        """A sentence on the removed texts, for people."""
+        """Return a sentence that says what was removed, or nothing."""
         counts = [f"{count} {kind}" for kind, count in sorted(self.removed.items()) if count]
         return [f"Removed before anything was stored: {', '.join(counts)}."] if counts else []

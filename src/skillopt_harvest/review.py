@@ -1,6 +1,6 @@
-"""Review: what was mined, a person's decisions, and each check tried on the session's own answers.
+"""Review of the mined tasks: a person decides on each, after its check was tried on the answers in the sessions.
 
-`list_tasks` and `decide` are the whole interface, for the terminal and for a page.
+The terminal or a page needs only `list_tasks` and `decide`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from skillopt_harvest.records import CheckTrial, Correction, MinedTask, Reviewed
 from skillopt_harvest.task_files import WrittenTasks, task_row, write_task_files
 
 RUN_LATER = frozenset({"command", "file"})
-"""Checks that run a program. They run only in the sandbox, and only after their task was kept."""
+"""Kinds of checks that run only in the sandbox, after a person has kept the task."""
 MOST_TRIED = 5
 """The most occurrences on which a check is tried."""
 
 
 def list_tasks(root: Path, *, trials: bool = True, run: bool = True) -> list[ReviewedTask]:
-    """All tasks with the decisions so far. A command is not run before its task is kept, and never without `run`."""
+    """Return all tasks with the decisions so far. A command runs only if `run` is true and its task was kept."""
     tasks, status = _decided(HarvestFolder(root))
     return [
         ReviewedTask(
@@ -43,7 +43,7 @@ def list_tasks(root: Path, *, trials: bool = True, run: bool = True) -> list[Rev
 
 
 def decide(root: Path, decision: TaskDecision) -> None:
-    """Write a decision down; a later one on the same task replaces it."""
+    """Record a decision. A later decision on the same task replaces it."""
     folder = HarvestFolder(root)
     tasks, _ = _decided(folder)
     for name in (decision.task, decision.into) if decision.action == "merge" else (decision.task,):
@@ -55,7 +55,7 @@ def decide(root: Path, decision: TaskDecision) -> None:
 
 
 def finish(root: Path, *, skill: Path | None = None, unreviewed: bool = False) -> list[WrittenTasks]:
-    """Write the tasks files of what was kept; `unreviewed` adds proposed rules that nobody decided on."""
+    """Write the kept tasks into tasks files. `unreviewed` adds the rules that nobody has decided on."""
     wanted = {"kept", "rule"} if unreviewed else {"kept"}
     tasks, status = _decided(HarvestFolder(root))
     chosen = [task for task in tasks.values() if status[task.id] in wanted]
@@ -70,7 +70,7 @@ def _decided(folder: HarvestFolder) -> tuple[dict[str, MinedTask], dict[str, Sta
     }
     for decision in folder.read_decisions():
         if decision.task not in tasks:
-            continue  # of a harvest whose corrections were grouped in another way
+            continue  # an earlier harvest grouped the corrections in another way
         if decision.action == "merge" and decision.into in tasks:
             into, task = tasks[decision.into], tasks.pop(decision.task)
             del status[decision.task]
@@ -94,11 +94,11 @@ def _edited(task: MinedTask, decision: TaskDecision) -> MinedTask:
 
 
 def try_check(task: MinedTask, each: Correction, *, kept: bool) -> CheckTrial:
-    """The check on the session's own answer, which must fail, and on the corrected one, which must pass."""
+    """Try a check on the session's rejected answer, which must fail, and on the corrected answer, which must pass."""
     if task.check.kind == "rubric":
         return CheckTrial(reason="a judge decides")
     if task.check.kind in RUN_LATER and not kept:
-        return CheckTrial(reason="is run after it was kept, in the sandbox")
+        return CheckTrial(reason="runs in the sandbox, after the task was kept")
     try:
         item = Item.model_validate(task_row(task, each, group=""))
         scorer = open_scorer(EnvConfig(scoring=str(item["scoring"])))
@@ -110,7 +110,7 @@ def try_check(task: MinedTask, each: Correction, *, kept: bool) -> CheckTrial:
             scorer.close()
     except (SkillOptError, ValueError) as error:
         return CheckTrial(reason=str(error)[:300])
-    files = task.check.kind == "file"  # what the session wrote is not known, only that an empty folder must fail
+    files = task.check.kind == "file"  # the session's files are not known; an empty folder must fail
     return CheckTrial(
         rejected_fails=rejected.hard < 1, corrected_passes=None if corrected is None or files else corrected.hard == 1
     )
@@ -124,7 +124,7 @@ async def _score(scorer: Scorer, item: Item, output: str) -> Score:
 
 
 def review_lines(tasks: Sequence[ReviewedTask]) -> list[str]:
-    """The tasks for a terminal."""
+    """Return the lines that show the tasks on a terminal."""
     lines = []
     for each in tasks:
         task = each.task

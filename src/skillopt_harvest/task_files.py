@@ -24,20 +24,20 @@ SKILL_FOLDERS = tuple(
 
 
 class WrittenTasks(Record):
-    """A tasks file that was written."""
+    """A tasks file that was written, with its config."""
 
     skill: str
     path: Path
     tasks: int
     split: tuple[str, ...]
-    """The split in lines, or why there is none yet."""
+    """Lines that describe the split, or the reason why there is no split yet."""
     config: Path
 
 
 def write_task_files(
     root: Path, tasks: Sequence[MinedTask], skill: Path | None, unreviewed: bool
 ) -> list[WrittenTasks]:
-    """A folder for each skill that the tasks belong to. `skill` is trained on tasks whose sessions loaded none."""
+    """Write a folder for each skill that the tasks belong to. Tasks without an installed skill go to `skill`."""
     by_skill: dict[str, list[MinedTask]] = {}
     for task in tasks:
         by_skill.setdefault(task.skill if installed(task.skill) else "", []).append(task)
@@ -45,7 +45,7 @@ def write_task_files(
 
 
 def installed(name: str) -> Path | None:
-    """The installed skill of that name: found among the folders that are there, never made from the name."""
+    """Return the folder of the installed skill with that name. The name is only compared, never used as a path."""
     for base in (Path.cwd(), Path.home()):
         for folder in SKILL_FOLDERS:
             for path in sorted((base / folder).glob("*/SKILL.md")):
@@ -86,8 +86,8 @@ def _write(root: Path, name: str, tasks: Sequence[MinedTask], skill: Path | None
 
 
 def task_rows(tasks: Sequence[MinedTask]) -> Iterator[Json]:
-    """An item for each different request of a task. Items that share a session share a group, so the split
-    keeps a session in one part."""
+    """Yield an item for each different request of a task. Items from the same session share a group, so they are in
+    the same split."""
     items: dict[tuple[str, str], list[Correction]] = {}
     by_id = {task.id: task for task in tasks}
     for task in tasks:
@@ -100,7 +100,7 @@ def task_rows(tasks: Sequence[MinedTask]) -> Iterator[Json]:
 
 
 def _groups(session_lists: Sequence[Sequence[str]]) -> list[str]:
-    """One name for all items that are linked by a session."""
+    """Return a group's name for each item. Items that share a session get the same name."""
     parent: dict[str, str] = {}
 
     def root(name: str) -> str:
@@ -115,7 +115,7 @@ def _groups(session_lists: Sequence[Sequence[str]]) -> list[str]:
 
 
 def task_row(task: MinedTask, each: Correction, *, group: str, count: int = 1) -> Json:
-    """A line of the tasks file. Its id cites the session and its lines."""
+    """Return a line of the tasks file. Its id names the session and the lines of the correction."""
     row: Json = {
         "id": f"{task.id}@{each.citation}",
         "question": each.instruction or each.request,

@@ -1,7 +1,7 @@
 """`sim:clerk`: a simulated clerk who tidies files with a shell, and the optimizer that teaches it the house rules.
 
-The clerk can do each kind of task of data/workspaces, but follows a house rule only when the skill states it. The
-optimizer reads what was wrong with the files, in the check's feedback, and states the rule that it shows.
+The clerk can do every kind of task in data/workspaces, but follows a house rule only if the skill states it. The
+optimizer reads in the check's feedback what was wrong with the files, and states the rule behind it.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def rules_in(skill: str) -> set[str]:
 
 
 def _missing(prompt: str, tag: str) -> dict[str, list[str]]:
-    """The rules that failures show as broken and that the skill does not state, each with the failures."""
+    """Return the rules that failures show as broken and that the skill does not state, each with its failures."""
     known = rules_in(_block(prompt, "skill"))
     cited: dict[str, list[str]] = {}
     for row in _rows(prompt, tag):
@@ -113,7 +113,7 @@ def _missing(prompt: str, tag: str) -> dict[str, list[str]]:
 
 
 def _shown(feedback: str) -> Iterator[str]:
-    """The rules that the differences between files show."""
+    """Yield the rules that a check's feedback shows as broken."""
     for _, got, want in _SAID.findall(feedback):
         found = {
             "semicolons": ";" in want and ";" not in got,

@@ -25,7 +25,7 @@ _KINDS = {
     "the skill is for this request": ("Use it for", "left out"),
     "the skill is not for this request": ("Not for", "picked wrongly"),
 }
-"""By the beginning of the scorer's feedback: the beginning of the new sentence, and the cause."""
+"""For each beginning of the scorer's feedback: the beginning of the sentence to add, and the cause."""
 
 
 class SimulatedLibrarian(SimulatedModel):
@@ -56,7 +56,7 @@ class SimulatedLibrarian(SimulatedModel):
 
 
 def _points(wanted: set[str], description: str) -> int:
-    """Words in common; a sentence that begins with "Not for" counts against."""
+    """Count the words in common. Words of a sentence that begins with "Not for" are subtracted."""
     sentences = re.split(r"(?<=\.)\s+", description)
     against = [each for each in sentences if each.startswith("Not for")]
     told = _words(" ".join(each for each in sentences if each not in against))

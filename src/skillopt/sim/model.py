@@ -1,9 +1,9 @@
 """A small deterministic world that plays both target and optimizer, for tests, demos and fault drills.
 
-Tasks ask for the secret codes of topics. The target knows none: it follows rules such as "For maple, answer KX-42." in
-the skill, and in the references of a package that SKILL.md names. The optimizer reads failures and states the rule that
-was missing, now and then badly (`duds`). All chance is drawn from the request's content, so replies do not depend
-on the order of requests.
+Tasks ask for the secret codes of topics. The target knows no code: it follows rules such as "For maple, answer KX-42."
+in the skill, and in a package's references that SKILL.md names. The optimizer reads failures and states the missing
+rules, sometimes badly (`duds`). All random choices depend on the request's content, so replies do not depend on the
+order of requests.
 """
 
 from __future__ import annotations
@@ -49,53 +49,53 @@ kelp lotus mango nettle olive pine quail reed sable thistle urchin violet walnut
 """
 TOPICS = tuple(_TOPIC_WORDS.split())
 READ = "read_skill_file"
-"""The tool by which a chat target reads the files of a package."""
+"""The name of the tool with which a chat target reads the files of a package."""
 _REFERENCE = re.compile(r"\breferences/[\w./-]+\.md\b")
 
 
 class SimOptions(Options):
-    """The options of the simulated world and its faults. Shares are of all requests, 0 to 1."""
+    """The options of the simulated world and its faults. Every share is from 0 to 1."""
 
     world: int = 0
-    """Which secret codes hold."""
+    """The number that selects the secret codes."""
     seed: int = 0
-    """Fixes noise and faults."""
+    """The seed of noise and faults."""
     duds: float = 0.0
-    """Share of the optimizer's edits that are of no use or harmful. Below 1 it learns from rejections and notes."""
+    """Share of the optimizer's edits that are useless or harmful. Below 1, the optimizer learns from rejected edits."""
     noise: float = 0.0
     """Share of the target's outcomes that are flipped."""
     latency: float = 0.0
-    """Seconds a target call takes."""
+    """Seconds that a target call takes."""
     optimizer_latency: float = 0.0
     jitter: float = 0.0
-    """Up to this share is added to the latency."""
+    """The largest share of the latency that is added at random."""
     rate_limit: float = 0.0
-    """Share answered 429 with Retry-After."""
+    """Share of requests that are answered with 429 and Retry-After."""
     rate_limit_every: int = 0
-    """Every n-th request is answered 429 with Retry-After; 0 for none."""
+    """Every n-th request is answered with 429 and Retry-After; 0 for no request."""
     most_in_flight: int = 0
-    """More at once are answered 429, without Retry-After; 0 for any number."""
+    """The most requests at once; more are answered with 429, without Retry-After. 0 for no limit."""
     retry_after: float = 1.0
     reset: float = 0.0
-    """Share whose connection is cut."""
+    """Share of requests whose connection is cut."""
     server_error: float = 0.0
-    """Share answered 500."""
+    """Share of requests that are answered with 500."""
     hang: float = 0.0
-    """Share never answered."""
+    """Share of requests that are never answered."""
     garbled: float = 0.0
-    """Share answered with something that is not a chat completion."""
+    """Share of requests that are answered with something other than a chat completion."""
     torn: float = 0.0
-    """Share whose answer breaks off in the middle."""
+    """Share of requests whose answer breaks off in the middle."""
     cut_off: float = 0.0
-    """Share of optimizer replies cut off in the middle."""
+    """Share of optimizer replies that are cut off in the middle, as if too long."""
     malformed: float = 0.0
     """Share of optimizer replies that are not JSON."""
     empty: float = 0.0
-    """Share of optimizer replies without a word."""
+    """Share of optimizer replies that are empty."""
     wrapped: float = 0.0
-    """Share of optimizer replies with thoughts before and prose and a code fence around them; they can be read."""
+    """Share of optimizer replies with thoughts, prose and a code fence around the JSON. SkillOpt can read them."""
     no_schema: int = 0
-    """1: requests with a JSON schema are refused. 2: JSON mode as well."""
+    """1: requests with a JSON schema are refused. 2: requests in JSON mode are refused too."""
     opposites: int = 0
     """1: the optimizer also proposes two opposite edits, for a person to decide between."""
     paraphrase: int = 0
@@ -103,30 +103,31 @@ class SimOptions(Options):
 
 
 class ConnectionCut(TransientError):  # noqa: N818 - what happens to a request
-    """The connection ends in the middle of a request."""
+    """Raised to cut the connection in the middle of a request."""
 
 
 class Garbled(TransientError):  # noqa: N818
-    """An answer that is not a chat completion."""
+    """Raised to answer with something other than a chat completion."""
 
 
 class Torn(TransientError):  # noqa: N818
-    """An answer that breaks off."""
+    """Raised to break off an answer."""
 
 
 def parse_options(query: str) -> SimOptions:
-    """`noise=0.1&duds=0.3` as it follows the `?` in a model's name."""
+    """Parse the options after the `?` in a model's name, such as `noise=0.1&duds=0.3`."""
     return SimOptions.read(dict(parse_qsl(query, keep_blank_values=True)), "sim")
 
 
 def code_for(topic: str, world: int) -> str:
-    """The world's secret."""
+    """Return the secret code of a topic."""
     number = int(chance("code", topic, world) * 26 * 26 * 90)
     return f"{chr(65 + number % 26)}{chr(65 + number // 26 % 26)}-{10 + number // 676 % 90}"
 
 
 class SimulatedModel(ChatModel):
-    """`sim:world`, or `sim:world?noise=0.1&duds=0.3`. A request with a schema is the optimizer's."""
+    """The model `sim:world`, or with options `sim:world?noise=0.1&duds=0.3`. It answers a request with a schema as the
+    optimizer, and any other request as the target."""
 
     endpoint = "sim"
 
@@ -193,8 +194,8 @@ class SimulatedModel(ChatModel):
 
     @staticmethod
     def _seen(request: ChatRequest) -> list[Message]:
-        """The seed of random draws. An optimizer's luck depends on the data that it reads, and neither on its
-        instructions nor on the name under which the target is served."""
+        """Return the part of a request that decides its random choices. For the optimizer, this is the data that it
+        reads, without its instructions and without the target's name."""
         if request.schema is None:
             return list(request.messages)
         return [{**m, "content": what_it_reads(str(m["content"]))} for m in request.messages if m["role"] != "system"]
@@ -221,7 +222,7 @@ class SimulatedModel(ChatModel):
             raise Torn("the reply broke off")
 
     def _turn_away(self, draw: Draw) -> None:
-        """Reject a request at once, before any work, if there are too many."""
+        """Reject a request at once, before any work, if there are too many requests."""
         options = self.options
         every = options.rate_limit_every
         if (every and self.calls % every == 0) or draw.happens("rate_limit", options.rate_limit):
@@ -232,7 +233,7 @@ class SimulatedModel(ChatModel):
 
 @dataclass(frozen=True)
 class Draw:
-    """The fault, if any, of one arrival of a request. The same request sent again may get another."""
+    """Decides the fault, if any, of a request. If the same request is sent again, its fault may be another."""
 
     seed: int
     key: str
@@ -246,7 +247,7 @@ class Draw:
 
 
 def open_sim(spec: ModelSpec) -> SimulatedModel:
-    """`sim:world`, `sim:clerk` or `sim:librarian`, with its options."""
+    """Open `sim:world`, `sim:clerk` or `sim:librarian`, with its options."""
     name = spec.model.partition("?")[0]
     if name == "clerk":
         from skillopt.sim.clerk import SimulatedClerk
@@ -260,7 +261,7 @@ def open_sim(spec: ModelSpec) -> SimulatedModel:
 
 
 def next_file(request: ChatRequest) -> str:
-    """The first file of a package that the instructions name, or a file that was read, and that is not read yet."""
+    """Return the first unread reference that the skill, or a file that was read, names; empty if there is none."""
     if not any(tool["function"]["name"] == READ for tool in request.tools):
         return ""
     calls = [call for message in request.messages for call in message.get("tool_calls", ())]
@@ -269,7 +270,7 @@ def next_file(request: ChatRequest) -> str:
 
 
 def _known(request: ChatRequest) -> str:
-    """The instructions: the system prompt, and the files that were read."""
+    """Return the instructions: the system prompt and the files that were read."""
     return "\n".join(str(m["content"]) for m in request.messages if m["role"] in {"system", "tool"})
 
 

@@ -1,8 +1,8 @@
-"""The simulated world's optimizer: it reads letters as they are and states the rules that were missing.
+"""The simulated world's optimizer: it reads requests and states the rules that were missing.
 
-It knows nothing but what a letter says. A code comes from an expected answer or from an output that was right before,
-never from the world; edits that the history shows as rejected are not proposed again; notes and guidance are made of
-the results of edits and the outputs that are shown. So a letter that leaves something out teaches it less
+It knows only the facts in a request. A code comes from an expected answer or from an earlier right output, never from
+the world. Edits that the history shows as rejected are not proposed again. Notes and guidance come from the results of
+edits and the outputs in the request. So a request that leaves something out teaches it less
 (tests/training/test_requests.py).
 """
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 ASKED = re.compile(r"codes? for: ([a-z, ]+)\.")
 SEALED = "It is sealed."
-"""Marks the tasks of a planted systemic failure: their answer must end with the word SEALED."""
+"""Marks tasks that fail for one common cause: their answer must end with the word SEALED."""
 SEALED_RULE = "- Close sealed tickets with the word SEALED."
 OPPOSITES = ("- Write the codes in capital letters.", "- Never write the codes in capital letters.")
 _SEALED_PATTERN = "sealed tickets are left open"
 _RULE = re.compile(r"For ([a-z]+), answer ([A-Z]{2}-\d{2})\.")
 _SPELLED_OUT = re.compile(r'It must fit this JSON schema, "(\w+)":\n(\{.*\})\s*\Z', re.DOTALL)
 _WORDINGS = ("{}", "{} Always.", "{} This holds for every ticket.")
-"""Three wordings of one rule, for an optimizer that repeats itself."""
+"""Three wordings of one rule, for the option `paraphrase`."""
 _FILE = re.compile(r'<file name=("[^"\n]*")>\n(.*?)\n</file>', re.DOTALL)
 _TARGET = re.compile(r"The agent's model is \S+")
 _DATA = ("skill", "guidance", "difference", "edits")
@@ -39,7 +39,7 @@ _LESSON = "State the code in every rule; general advice was of no use."
 
 
 class SimEdit(TypedDict):
-    """An edit: as it is proposed, or as a letter shows it."""
+    """An edit, as the optimizer proposes it or as a request shows it."""
 
     op: str
     file: NotRequired[str]
@@ -75,7 +75,7 @@ class SimConflict(TypedDict):
 
 
 class SimRow(TypedDict, total=False):
-    """A line of JSON in a letter: a rollout, a comparison of two, or a step with its edits."""
+    """A line of JSON in a request: a rollout, a comparison of two rollouts, or a step with its edits."""
 
     id: str
     task: str
@@ -99,7 +99,7 @@ class SimLine(TypedDict):
 
 
 class SimReply(TypedDict, total=False):
-    """The fields of all stages' replies, and of a judge's."""
+    """The fields of the replies in all stages, and of a judge's reply."""
 
     reason: str
     lines: list[SimLine]
@@ -117,18 +117,18 @@ class SimReply(TypedDict, total=False):
 
 
 def chance(*parts: object) -> float:
-    """A number from 0 to 1 that depends only on `parts`."""
+    """Return a random number from 0 to 1 that depends only on `parts`."""
     digest = hashlib.sha256(json.dumps([str(part) for part in parts]).encode()).digest()
     return int.from_bytes(digest[:8]) / 2**64
 
 
 def rules_in(text: str) -> dict[str, str]:
-    """The rules that a skill states; the last one on a topic holds."""
+    """Return the rules in a skill: the code of each topic. If a topic has several rules, the last rule counts."""
     return dict(_RULE.findall(text))
 
 
 def optimizer_reply(request: ChatRequest, options: SimOptions, key: str) -> SimReply:
-    """The reply to a request. The code knows the form of requests and rules; every fact comes from the request."""
+    """Reply to a request. This code knows the form of requests and rules; every fact comes from the request."""
     assert request.schema is not None
     prompt = "\n".join(str(m["content"]) for m in request.messages if m["role"] != "system")
     stage = request.schema.name
@@ -149,7 +149,7 @@ def optimizer_reply(request: ChatRequest, options: SimOptions, key: str) -> SimR
 
 
 def grade(request: ChatRequest) -> SimReply:
-    """As a judge: full marks if the answer contains a reference answer, else none."""
+    """Grade as a judge: full points if the answer contains a reference answer, else no points."""
     prompt = str(request.messages[-1]["content"])
     shown = {name: json.loads(value) for name, _, value in (line.partition(": ") for line in prompt.splitlines())}
     wanted, answer = shown.get("reference_answers", []), str(shown.get("answer", ""))
@@ -163,15 +163,15 @@ def grade(request: ChatRequest) -> SimReply:
 
 
 def _better(first: str, second: str) -> SimReply:
-    """As a judge of two answers: a tie if one has the other in it, else the shorter."""
+    """Compare two answers as a judge: a tie if one contains the other, else the shorter answer is better."""
     shorter = "first" if len(first) < len(second) else "second"
     better = "tie" if first in second or second in first or len(first) == len(second) else shorter
     return {"reason": "the shorter answer is to the point", "better": better}
 
 
 def _reflect(prompt: str, most: int, options: SimOptions, key: str) -> SimReply:
-    """One edit for each topic whose rule is missing or wrong, most cited first. Of a package, rules go to a reference:
-    what every task needs, here the line that names the reference, is in SKILL.md."""
+    """Propose an edit for each topic whose rule is missing or wrong, the most cited topic first. In a package, rules go
+    to a reference file, and SKILL.md gets a line that names this file."""
     skill = _block(prompt, "skill")
     files = _files(prompt)
     home = _home(prompt, files)
@@ -219,13 +219,13 @@ def _reflect(prompt: str, most: int, options: SimOptions, key: str) -> SimReply:
 
 
 def _allowed(prompt: str) -> int:
-    """The number of edits that the request asks for; one if it does not say."""
+    """Return the number of edits that the request asks for; 1 if it does not say."""
     found = _LIMIT.search(_block(prompt, "limits"))
     return int(found[1]) if found else 1
 
 
 def _opposites(prompt: str, skill: str) -> list[SimEdit]:
-    """Both sides of a question that only a person can settle, as long as the skill settles it neither way."""
+    """Propose two opposite edits, which only a person can decide between; none if the skill has one of them."""
     cited = [row["id"] for row in _rows(prompt, "failures")]
     if not cited or any(side in skill for side in OPPOSITES):
         return []
@@ -233,7 +233,7 @@ def _opposites(prompt: str, skill: str) -> list[SimEdit]:
 
 
 def _left_open(prompt: str) -> list[SimPattern]:
-    """A cause that no single task shows: only several tasks together show what sealed tickets need."""
+    """Return a cause that no single task shows: only several tasks together show what sealed tickets need."""
     ids = _open_ids(prompt)
     cause = "the answer lacks its last word"
     return [{"name": _SEALED_PATTERN, "cause": cause, "trajectory_ids": ids}] if ids else []
@@ -245,7 +245,8 @@ def _open_ids(prompt: str) -> list[str]:
 
 
 def _systemic(prompt: str) -> SimReply:
-    """One fix for all sealed tickets: the word that all of their expected answers end with, and no passing reply."""
+    """Propose one edit for all sealed tickets: the word that ends all their expected answers and is in no other task's
+    passing output."""
     ids = _open_ids(prompt)
     last = {(row.get("expected", "").split() or [""])[-1] for row in _rows(prompt, "failures") if row["id"] in ids}
     others = {word for row in _rows(prompt, "passes") if SEALED not in row["task"] for word in row["output"].split()}
@@ -258,7 +259,7 @@ def _systemic(prompt: str) -> SimReply:
 
 
 def _merge(rows: list[SimEdit]) -> list[SimEdit]:
-    """Edits that state the same rules become one, which takes the place of advice that is given for the same cause."""
+    """Merge edits that state the same rules into one edit, which also replaces advice for the same cause."""
     groups: dict[str, list[SimEdit]] = {}
     for row in rows:
         if rules := rules_in(row["text"]):
@@ -272,12 +273,12 @@ def _merge(rows: list[SimEdit]) -> list[SimEdit]:
 
 
 def _answers(row: SimEdit, pattern: str) -> bool:
-    """Does the rule name the topic that the cause names?"""
+    """Return True if an edit states the rule for the topic that a cause names."""
     return bool(row["pattern"] == pattern and rules_in(row["text"]).keys() & set(pattern.split()))
 
 
 def _contradictions(rows: list[SimEdit]) -> list[SimConflict]:
-    """Edits that state another code for one topic, pair by pair."""
+    """Return the pairs of edits that state different codes for the same topic."""
     stated = [(row, rules_in(row["text"])) for row in rows]
     return [
         {"reason": f"two codes for {topic}", "a": a["id"], "b": b["id"]}
@@ -289,7 +290,7 @@ def _contradictions(rows: list[SimEdit]) -> list[SimConflict]:
 
 
 def spelled_out_schema(request: ChatRequest) -> Schema | None:
-    """The schema in the text of a request, for an endpoint that accepts it in no other way."""
+    """Return the JSON schema in the text of a request, for an endpoint that accepts no schema field."""
     found = _SPELLED_OUT.search(str(request.messages[-1]["content"]))
     earlier = _SPELLED_OUT.search(str(request.messages[-2]["content"])) if len(request.messages) > 1 else None
     match = found or earlier
@@ -297,8 +298,8 @@ def spelled_out_schema(request: ChatRequest) -> Schema | None:
 
 
 def what_it_reads(letter: str) -> str:
-    """The data of a letter that its luck depends on: the skill, and tasks with their outputs, but not how they are
-    shown. Any other text is read as it is."""
+    """Return the data that decides the random choices for a request: the skill, and tasks with their outputs, without
+    the form of the request. Other texts are returned without the target's name."""
     fields = ("id", "change", "task", "output", "output_now")
     data = [_block(letter, tag) for tag in _DATA]
     rows = [[str(row.get(name, "")) for name in fields] for tag in _ROWS for row in _rows(letter, tag)]
@@ -316,7 +317,7 @@ def _edit(topic: str, code: str, rules: dict[str, str], files: dict[str, str], h
 
 
 def _in_file(path: str, home: str, edit: SimEdit) -> SimEdit:
-    """An edit of a package names its file. An edit of a single document does not."""
+    """Add the file to an edit of a package. An edit of a single document names no file."""
     return {**edit, "file": path or "SKILL.md"} if home else edit
 
 
@@ -329,23 +330,23 @@ def _cited(edit: SimEdit, rationale: str, pattern: str, ids: list[str]) -> SimEd
 
 
 def patterns_of(edits: list[SimEdit], cause: str) -> list[SimPattern]:
-    """The causes that edits are for."""
+    """Return the causes that the edits name."""
     return [{"name": e["pattern"], "cause": cause, "trajectory_ids": e["trajectory_ids"]} for e in edits]
 
 
 def most_edits(schema: Schema) -> int:
-    """The first rows, as many as the reply's schema allows."""
+    """Return the most edits that the reply's schema allows."""
     return cast("dict[str, dict[str, dict[str, int]]]", schema.body)["properties"]["edits"]["maxItems"]
 
 
 def _files(prompt: str) -> dict[str, str]:
-    """The further files of a package that the letter shows."""
+    """Return the further files of a package that the request shows."""
     return {json.loads(name): text for name, text in _FILE.findall(prompt)}
 
 
 def _home(prompt: str, files: dict[str, str]) -> str:
-    """The file for new rules: the reference that has most of them, else the first, else a new one; empty for one
-    document and if no reference may be edited."""
+    """Return the file for new rules: the reference with the most rules, or a new reference; empty if the skill is a
+    single document or no reference may be edited."""
     files_shown = map(json.loads, _lines(prompt, "files"))
     allowed = [row["file"] for row in files_shown if row["edits"] == "allowed"]
     known = [path for path in files if path in allowed and path.startswith("references/")]
@@ -361,7 +362,7 @@ def _pointer(home: str, cited: list[str]) -> SimEdit:
 
 
 def _dud(topic: str, rules: dict[str, str], kind: float) -> SimEdit:
-    """Advice of no use, or a good rule made wrong."""
+    """Return a bad edit: useless advice, or a change that makes a good rule wrong."""
     if kind < 0.5 or not rules:
         return _addition("Advice", f"- Take care with {topic}.")
     victim = sorted(rules)[int(kind * 1000) % len(rules)]
@@ -370,11 +371,11 @@ def _dud(topic: str, rules: dict[str, str], kind: float) -> SimEdit:
 
 
 def _guidance(prompt: str) -> list[SimLine]:
-    """The rules that were lost or never stated, three at most; empty if the request shows none. A line of the
-    guidance that states another code is revised, all others stay.
+    """Return changes of the guidance for at most three rules that were lost or never stated. A line of the guidance
+    that states another code is modified; other lines stay.
 
-    What fell back worked before: its code is the old output's, if the difference shows that the rule went. What
-    never worked needs the expected answer, if the output now is another.
+    A regressed task passed before: its code is in the old output, if the difference shows that its rule was removed.
+    For a persistent failure, the code is in the expected answer.
     """
     rules = rules_in("\n".join([_block(prompt, "skill"), *_files(prompt).values()]))
     removed = [line[1:] for line in _block(prompt, "difference").splitlines() if re.match(r"-(?!--)", line)]
@@ -402,7 +403,7 @@ def guidance_line(text: str, instead_of: str = "") -> SimLine:
 
 
 def _notes(prompt: str) -> str:
-    """New notes: the old ones, and what the epoch's edits and their results teach."""
+    """Return new notes: the old notes, and lessons from the epoch's edits and their results."""
     steps = _rows(prompt, "epoch")
     applied = [(row["verdict"], edit) for row in steps for edit in row["edits"] if edit["fate"] in _APPLIED]
     kept = sum(verdict == "accept" and bool(rules_in(edit["text"])) for verdict, edit in applied)
@@ -414,7 +415,7 @@ def _notes(prompt: str) -> str:
 
 
 def _useless(applied: list[tuple[str, SimEdit]]) -> int:
-    """Edits with advice that were rejected, or whose topic needed a rule in spite of the advice."""
+    """Count the edits with advice that were rejected, or whose topic needed a rule in spite of the advice."""
     advised: set[str] = set()
     count = 0
     for verdict, edit in applied:
@@ -427,7 +428,7 @@ def _useless(applied: list[tuple[str, SimEdit]]) -> int:
 
 
 def _turned_down(prompt: str) -> set[str]:
-    """The texts of edits that the history shows as rejected."""
+    """Return the texts of the edits that the history shows as rejected."""
     return {
         edit["text"]
         for row in _rows(prompt, "history")
@@ -438,7 +439,7 @@ def _turned_down(prompt: str) -> set[str]:
 
 
 def _codes(row: SimRow, answer: str) -> list[tuple[str, str]]:
-    """The topics of a row and the codes that an answer gives for them, pair by pair."""
+    """Return the topics of a row, each with the code that an answer gives for it."""
     asked = ASKED.search(row.get("task", ""))
     topics = [topic.strip() for topic in asked[1].split(",")] if asked else []
     return list(zip(topics, answer.split(), strict=False))

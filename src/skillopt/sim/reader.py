@@ -13,7 +13,7 @@ _STATED = re.compile(r"\b([a-z]+) is ([A-Z]{2}-\d{2})\b")
 
 
 def mined(request: ChatRequest, stage: str) -> SimReply:
-    """The reply to a request of a harvest: corrections of sessions, or groups of equal rules."""
+    """Return the reply to a harvest's request: corrections in sessions, or groups of equal rules."""
     text = str(request.messages[-1]["content"])
     rows: list[Any] = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
     if stage == "mine_group":

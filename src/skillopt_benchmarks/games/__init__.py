@@ -1,4 +1,4 @@
-"""Text games: TextWorld and ALFWorld, played over many turns, with the engines in separate processes."""
+"""The text games of TextWorld and ALFWorld. Their engines run in separate processes."""
 
 from skillopt_benchmarks.games.env import AlfWorldEnv, GameEnv, TextWorldEnv
 

@@ -1,8 +1,8 @@
-"""Household games in ALFWorld's format, from the package's own domain, grammar and goals. Same seed, same game.
+"""Makes household games in ALFWorld's format, from the domain, grammar and goals of the package `alfworld`.
 
-A game is a room: receptacles of certain kinds, each at a separate place, objects in receptacles that may hold them,
-and a goal of one of the six task types whose object is not at its goal yet. Imported by the worker process
-only, since it needs the `alfworld` package.
+A game is a room with receptacles, objects in them, and a goal of one of the six task types, which is not reached at
+the start. The same seed makes the same game. Only the worker process imports this module, since it needs the package
+`alfworld`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NEEDED = {
 }
 OPENABLE = {"Cabinet", "Drawer", "Fridge", "Microwave", "Safe"}
 TOOLS = ("Fridge", "Microwave", "SinkBasin")
-"""Receptacles in which things are cooled, heated and cleaned; no goal puts an object there."""
+"""Receptacles in which objects are cooled, heated or cleaned. No goal puts an object into them."""
 KITCHEN = (
     {"CounterTop": 3, "Cabinet": 5, "Drawer": 3, "Fridge": 1, "Microwave": 1, "SinkBasin": 1, "StoveBurner": 2,
      "GarbageCan": 1, "DiningTable": 1, "CoffeeMachine": 1},
@@ -52,12 +52,12 @@ class Thing:
 @dataclass(frozen=True)
 class Made:
     name: str
-    """The game's folder in the official layout: task, object, receptacle, scene."""
+    """The name of the game's folder, in the official form: task, object, receptacle, scene."""
     goal: str
     game: Json
-    """What game.tw-pddl holds."""
+    """The content of game.tw-pddl."""
     trajectory: Json
-    """What traj_data.json holds."""
+    """The content of traj_data.json."""
 
 
 def make_game(task: str, seed: int) -> Made:
@@ -96,7 +96,7 @@ def make_game(task: str, seed: int) -> Made:
 
 
 def _receptacle(kind: str, number: int, draw: random.Random) -> Thing:
-    """A receptacle. The package reads its kind from the first part of the name; for a basin, from the last part."""
+    """Return a receptacle. ALFWorld reads its kind from the first part of its name; for a basin, from the last part."""
     stem, tail = ("Sink", "_bar_SinkBasin") if kind == "SinkBasin" else (kind, "")
     return Thing(f"{stem}_bar__minus_{number:02d}_dot_{draw.randint(10, 99)}{tail}", kind)
 
@@ -106,7 +106,7 @@ def _object(kind: str, number: int, draw: random.Random) -> Thing:
 
 
 def _goal(task: str, kinds: dict[str, int], names: list[str], draw: random.Random) -> tuple[str, str]:
-    """The goal's object and receptacle; no receptacle if the object is only to be looked at."""
+    """Choose the goal's object and receptacle; the receptacle is empty if the goal is only to look at the object."""
     able = constants.VAL_ACTION_OBJECTS.get(NEEDED.get(task, ""), names)
     where = {name: [kind for kind in kinds if name in HOLDS.get(kind, ()) and kind not in TOOLS] for name in names}
     target = draw.choice([name for name in names if name in able and where[name]])
@@ -114,13 +114,13 @@ def _goal(task: str, kinds: dict[str, int], names: list[str], draw: random.Rando
 
 
 def _place(thing: Thing, receptacles: list[Thing], wanted: dict[str, str], draw: random.Random) -> Thing:
-    """A receptacle that may hold the object and is not the goal's."""
+    """Choose a receptacle that may contain the object and is not of the goal's kind."""
     free = [r for r in receptacles if thing.kind in HOLDS.get(r.kind, ()) and r.kind != wanted.get(thing.kind)]
     return draw.choice(free or [r for r in receptacles if r.kind in {"CounterTop", "Desk", "Dresser"}])
 
 
 def _problem(name: str, receptacles: list[Thing], placed: list[tuple[Thing, Thing]], draw: random.Random) -> str:
-    """The PDDL problem up to its goal."""
+    """Return the PDDL problem up to its goal."""
     places = [f"loc_bar_{number}" for number in range(len(receptacles) + 1)]
     at = {thing.name: place for thing, place in zip(receptacles, places, strict=False)}
     rooms = sorted({thing.kind for thing in receptacles} | set(TOOLS))

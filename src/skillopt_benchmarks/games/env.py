@@ -1,4 +1,4 @@
-"""Text games over many turns: the target reads what happens and names its next action, until it has won or lost."""
+"""Envs of text games. In each turn, the target reads the game's answer and names its next action."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ class GameOptions(Options):
     """`env.options` of games."""
 
     steps: int = Field(default=50, ge=1)
-    """Actions until a game is lost."""
+    """The most actions in a game; after them the game is lost."""
     history: int = Field(default=10, ge=0)
-    """The most turns in a prompt besides the task and the last observation; 0 shows all."""
+    """The most turns in a prompt, besides the task and the last observation; 0 shows all turns."""
     processes: int = Field(default=0, ge=0)
-    """Worker processes that hold the games; 0 for one per core, or one in each worker of a cluster."""
+    """The number of worker processes that play the games; 0 for one per core (in a cluster, one per worker)."""
     limit: SplitLimits = Field(default={})
-    """The most games to use of a split: {train: 12, val: 6}."""
+    """The most games to use from each split, such as {train: 12, val: 6}."""
 
 
 class GameItem(Item):
-    """Two games may have the same goal: the game itself distinguishes them."""
+    """An item that is a game. Games with the same goal differ in their `digest`."""
 
     digest: str = ""
 
@@ -54,7 +54,8 @@ class GameItem(Item):
 
 
 class GameEnv(Env):
-    """Items have `game` (a file below the split folder) or `recipe` (from which the file is made once, and kept)."""
+    """An env of text games. An item has `game`, a file below the split folder, or `recipe`, from which the game's file
+    is made once and then stored."""
 
     suffix: str
     """The suffix of game files."""
@@ -63,7 +64,7 @@ class GameEnv(Env):
     )
     scoring = "A task is solved when the game is won within the allowed turns."
     package: str
-    """Its engine (worker.py), and what must be installed, as an extra of the same name."""
+    """The package of the games' engine (used in worker.py); SkillOpt's extra of the same name installs it."""
 
     patterns = {  # noqa: RUF012 - part of the Env contract
         "impossible actions": "actions that are not among the possible ones, which cost a turn each",
@@ -77,7 +78,7 @@ class GameEnv(Env):
         self.name = config.benchmark or config.name
         self.turns = self.options.steps
         self._root = Path(config.split_dir)
-        how = f"make games with `skillopt data generate {self.package} --out FOLDER`, or take the mini config"
+        how = f"make games with `skillopt data generate {self.package} --out FOLDER`, or use the mini config"
         read = read_rows(config, (), how)
         self._splits = {
             split: [self._item(item) for item in items[: self.options.limit.get(split)]]
@@ -100,14 +101,15 @@ class GameEnv(Env):
         return GameItem.model_validate({**item.model_dump(), "digest": game})
 
     def file(self, item: Item) -> Path:
-        """The file that an item names."""
+        """Return the path of the file that an item names."""
         return safe_file(self._root, str(item.get("game")), f"item '{item.id}': game")
 
     def items(self, split: str) -> Sequence[Item]:
         return self._splits[split]
 
     async def game_file(self, item: Item) -> Path:
-        """The game's file. From a recipe it is made once; it must be the game that the item was written for."""
+        """Return the game's file, which is made from the item's recipe if it does not exist yet. Raise UserError if the
+        recipe now makes another game."""
         recipe = item.get("recipe")
         if not recipe:
             return self.file(item)
@@ -122,8 +124,8 @@ class GameEnv(Env):
                 if facts.objective.strip() not in item.question:
                     path.unlink()
                     raise UserError(
-                        f"item '{item.id}': the installed {self.package} makes another game of its recipe; make the "
-                        f"games again with `skillopt data generate {self.package}`"
+                        f"item '{item.id}': the installed {self.package} makes another game from this recipe; make "
+                        f"the games again with `skillopt data generate {self.package}`"
                     )
         return path
 
@@ -147,7 +149,7 @@ class GameEnv(Env):
         return with_files(Episode(messages=[*system(skill), *turns], output=output, score=score), target)
 
     def score(self, item: Item, output: str) -> Score:
-        """The score of doing nothing: 0. Only the game itself can score a player."""
+        """Return score 0: an answer without a game cannot win."""
         return _score(item, False, 0, 0)
 
     def close(self) -> None:
@@ -165,7 +167,7 @@ def _score(item: Item, won: bool, count: int, impossible: int) -> Score:
 
 
 def shown(turns: list[Message], commands: Sequence[str], history: int) -> list[Message]:
-    """The task, the last turns, and what is possible now."""
+    """Return the messages that the target sees: the task, the last turns, and the possible actions."""
     window = turns if not history or len(turns) <= 2 * history + 1 else [turns[0], *turns[-2 * history :]]
     last: Message = {**window[-1], "content": f"{window[-1]['content']}\n\n{_ASK.format(commands=', '.join(commands))}"}
     if len(window) < len(turns):
@@ -176,14 +178,14 @@ def shown(turns: list[Message], commands: Sequence[str], history: int) -> list[M
 
 
 def read_action(reply: str, commands: Sequence[str]) -> str:
-    """The action that a reply names: in tags, or on its last line; a possible one inside of a sentence counts."""
+    """Return the action that a reply names in tags or on its last line, also if it is part of a sentence there."""
     tagged = _ACTION.findall(reply)
     lines = [line for line in (tagged[-1][1] if tagged else reply).splitlines() if line.strip()]
     command_text = (
         re.sub(r"^(?:action|next action|>)\s*:?\s*", "", lines[-1].strip().strip("`*\"'"), flags=re.I) if lines else ""
     )
     command_text = command_text.strip().rstrip(".").strip("`*\"'")
-    if command_text in commands:  # as nearly always
+    if command_text in commands:  # the usual case
         return command_text
     by_lower = {command.lower(): command for command in commands}
     if command_text.lower() in by_lower:
@@ -195,7 +197,7 @@ def read_action(reply: str, commands: Sequence[str]) -> str:
 
 
 def made_of(package: str, recipe: Recipe) -> Path:
-    """The folder in the user's cache where the game of a recipe is kept."""
+    """Return the folder in the user's cache for the game of a recipe."""
     return cache_root() / "games" / package / _hash(json.dumps(recipe, sort_keys=True).encode())
 
 
@@ -211,7 +213,7 @@ class TextWorldEnv(GameEnv):
 
 
 class AlfWorldEnv(GameEnv):
-    """Household tasks of six types. Official games lie below ALFWORLD_DATA."""
+    """Household tasks of six types. The official games are below ALFWORLD_DATA."""
 
     package = "alfworld"
     suffix = ".tw-pddl"

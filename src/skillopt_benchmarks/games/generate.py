@@ -1,4 +1,4 @@
-"""Sets of games from a seed: recipes that an env builds when it plays, or files in the package's own format."""
+"""Makes sets of games from a seed: recipes, from which the env builds each game, or files in the package's format."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ TASKS = (
     "pick_cool_then_place_in_recep",
     "pick_two_obj_and_place",
 )
-"""ALFWorld's six."""
+"""The six task types of ALFWorld."""
 ROOMS, LENGTHS = (1, 2, 3), (1, 2, 3, 4)
-"""Sizes of TextWorld's games, in turn."""
+"""Numbers of rooms and of steps in TextWorld's games. The games use these sizes in turn."""
 
 
 async def generate(engine: str, sizes: dict[str, int], seed: int, out: Path, *, files: bool) -> dict[str, int]:
-    """Write a split folder of games, each proven to be winnable. `files` also leaves the games themselves there."""
+    """Write a split folder of games that can be won. With `files`, the folder also contains the games themselves."""
     pool = GamePool(engine)
     counts: dict[str, int] = {}
     work = tempfile.TemporaryDirectory(prefix="skillopt-games-")
@@ -48,7 +48,7 @@ async def generate(engine: str, sizes: dict[str, int], seed: int, out: Path, *, 
                         items.append(item)
             counts |= write_splits(out, {split: items})
     except StopIteration:
-        raise UserError("generate: too few different games; ask for fewer") from None
+        raise UserError("generate: there are too few different games; ask for fewer games") from None
     finally:
         pool.close()
         work.cleanup()
@@ -58,7 +58,7 @@ async def generate(engine: str, sizes: dict[str, int], seed: int, out: Path, *, 
 async def _one(
     pool: GamePool, engine: str, number: int, split: str, out: Path, folder: Path, files: bool
 ) -> Item | None:
-    """An item, or None for a game that turned out unwinnable."""
+    """Make a game and return its item; None if the game cannot be won."""
     folder.mkdir()
     recipe, suffix = _recipe(engine, number)
     path = folder / f"game{suffix}"
@@ -88,7 +88,7 @@ def _recipe(engine: str, number: int) -> tuple[Recipe, str]:
 
 
 def _official(engine: str, split: str, name: str, number: int) -> str:
-    """The path of a game in ALFWorld's own layout, so its own environment finds the games."""
+    """Return the path of a game. For ALFWorld it is the official path, so ALFWorld's own environment finds the game."""
     if engine != "alfworld":
         return f"games/{number}"
     folder = {"train": "train", "val": "valid_seen", "test": "valid_unseen"}[split]

@@ -1,4 +1,4 @@
-"""Games in worker processes: each process holds many, and no game waits for those of another process."""
+"""Plays games in worker processes. Each process plays many games; games in different processes run at the same time."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from skillopt.processes.workers import WorkerGoneError, WorkerProcess
 from skillopt.tasks.base import ScorerError
 
 STEP_SECONDS = 120.0
-"""Seconds after which a game without an answer has hung; its process is ended."""
+"""Seconds to wait for a game's answer. After that, the game's process is ended."""
 BUILD_SECONDS = 900.0
-"""The same for making a game."""
+"""Seconds to wait until a game is made. After that, the process is ended."""
 GAMES_A_PROCESS = 200
-"""Engines leak memory: after this many games, an idle process is replaced by a new one."""
+"""The number of games after which an idle process is replaced, since the engines leak memory."""
 
 
 Recipe = dict[str, str | int | bool]
@@ -29,7 +29,7 @@ Recipe = dict[str, str | int | bool]
 
 
 class GameState(BaseModel):
-    """A game's state as a player may see it, and whether the game is won (worker.py, `known`)."""
+    """A game's state as the player sees it, and whether the game is won or over (from `known` in worker.py)."""
 
     observation: str
     commands: list[str]
@@ -38,20 +38,20 @@ class GameState(BaseModel):
 
 
 class GameFacts(BaseModel):
-    """A game: its goal, and a way to win."""
+    """The goal of a game, and a way to win it."""
 
     objective: str
     walkthrough: list[str]
     name: str = ""
-    """Its folder in ALFWorld's layout."""
+    """The name of the game's folder in ALFWorld's layout."""
 
 
 class GameError(ScorerError):
-    """The game failed, not the player: its item is set aside."""
+    """Raised if the game itself failed, not its player. Its item is set aside."""
 
 
 class GameWorker:
-    """One process that holds games. Its requests wait for their turn in one thread."""
+    """One process that plays games. It does one request after another."""
 
     def __init__(self, engine: str) -> None:
         self._process = WorkerProcess(Path(__file__).with_name("worker.py"), no_secrets(), log=True)
@@ -65,7 +65,7 @@ class GameWorker:
         return self._process.alive
 
     async def ask(self, *, within: float = 0, **request: Any) -> Any:
-        """`within`: seconds; default STEP_SECONDS."""
+        """Send a request to the process and return the answer. `within`: the most seconds; default STEP_SECONDS."""
         try:
             if problem := (await asyncio.shield(asyncio.wrap_future(self._started))).get("error"):
                 raise WorkerGoneError(str(problem))
@@ -75,7 +75,7 @@ class GameWorker:
         try:
             answer = await loop.run_in_executor(self._thread, self._process.ask, request, within or STEP_SECONDS)
         except WorkerGoneError as error:
-            raise GameError(f"a game has no process any more: {error}") from None
+            raise GameError(f"the process of a game has ended: {error}") from None
         if "error" in answer:
             raise GameError(f"a game failed: {answer['error']}")
         return answer
@@ -105,14 +105,14 @@ class Game:
 
     async def __aexit__(self, *error: object) -> None:
         self._worker.open_games -= 1
-        with contextlib.suppress(GameError):  # a process that has ended holds no game
+        with contextlib.suppress(GameError):  # the process may have ended
             await self._worker.ask(do="close", game=self._number)
 
 
 class GamePool:
-    """`processes` worker processes, started when they are needed. A new game goes to the least busy.
+    """Up to `processes` worker processes, started when they are needed. A new game goes to the least busy process.
 
-    0: one for each core that this process may use, which is one in a cluster's worker (tasks/executor/worker.py).
+    0 processes: one per core that may be used. In a cluster's worker, that is one (tasks/executor/worker.py).
     """
 
     def __init__(self, engine: str, processes: int = 0) -> None:

@@ -1,6 +1,6 @@
-"""A process that plays games, one request at a time; child.py reads the requests and writes the answers.
+"""The program of a process that plays games. child.py reads its requests and writes its answers, one by one.
 
-A process holds any number of games at once; a game that fails answers with an error and leaves the others alone.
+A process can play any number of games at once. If a game fails, its answer is an error; other games go on.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 class GameRequest(TypedDict, total=False):
     do: str
-    """build, start, step or close."""
+    """The requested action: `build`, `start`, `step` or `close`."""
     game: int
     recipe: Recipe
     path: str
@@ -55,7 +55,7 @@ def handle(engine: Engine, games: dict[int, Any], request: GameRequest) -> JsonO
 
 
 def known(state: Any, *, done: bool) -> JsonObject:
-    """A game's state as a player may see it, and whether the game is won. An ASCII-art title is left out."""
+    """Return a game's state as the player sees it, and whether the game is won. An ASCII-art title is left out."""
     text = str(state.feedback).split("\n> ")[0].strip().rstrip(">").strip()
     text = text[text.find("-= ") :] if "$$" in text and "-= " in text else text
     return {
@@ -67,7 +67,7 @@ def known(state: Any, *, done: bool) -> JsonObject:
 
 
 class TextWorld:
-    """Games of `tw-make`, compiled for the Z-machine."""
+    """TextWorld's games, compiled for the Z-machine."""
 
     def start(self, path: str) -> Any:
         import textworld
@@ -76,7 +76,7 @@ class TextWorld:
         return textworld.start(path, infos)
 
     def build(self, recipe: Recipe, path: Path) -> JsonObject:
-        """Make the game of a recipe (seed, rooms, objects, quest_length); returns a description of it."""
+        """Make the game of a recipe (seed, rooms, objects, quest_length). Return its goal and a way to win."""
         import textworld
         import textworld.generator
 
@@ -96,7 +96,7 @@ class TextWorld:
 
 
 class AlfWorld:
-    """Household games in ALFWorld's own format, in its own engine."""
+    """Household games in ALFWorld's format, played in ALFWorld's engine."""
 
     def start(self, path: str) -> Any:
         import textworld
@@ -106,7 +106,7 @@ class AlfWorld:
         return textworld.start(path, infos, wrappers=[AlfredDemangler(shuffle=False)])
 
     def build(self, recipe: Recipe, path: Path) -> JsonObject:
-        """Write game.tw-pddl and traj_data.json; the planner's way to win is the proof that it can be won."""
+        """Write game.tw-pddl and traj_data.json. The planner must find a way to win, unless the recipe says no plan."""
         from skillopt_benchmarks.games.alfworld_games import make_game
 
         made = make_game(str(recipe["task"]), int(recipe["seed"]))
@@ -121,7 +121,7 @@ class AlfWorld:
         return {"objective": made.goal, "walkthrough": list(walkthrough), "name": made.name}
 
     def _plan(self, path: str) -> list[str]:
-        """The planner's way to win, played in the game itself. Asking for it at every step would plan at every step."""
+        """Return the planner's way to win, after playing it in the game. It is planned once, not at every step."""
         import textworld
         from alfworld.agents.environment.alfred_tw_env import AlfredDemangler
 

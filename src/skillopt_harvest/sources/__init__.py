@@ -1,1 +1,1 @@
-"""Readers of sessions, traces and evals, by the name of their source."""
+"""Readers of sessions, traces and evals from each kind of source."""

@@ -1,6 +1,6 @@
-"""Transcripts of coding agents: the folder of each, and a reader for its lines.
+"""Transcripts of coding agents: for each agent, its folder and a reader of its lines.
 
-A reader returns whether it knows the line; lines that it does not know are skipped and counted.
+A reader returns False if it does not know the form of a line. Such lines are skipped and counted.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def codex(row: Any, reading: Reading) -> bool:
     kind, payload = row.get("type"), row.get("payload")
     if kind == "session_meta":
         if reading.forked:
-            return True  # lines of the original session, if this one is a copy
+            return True  # in a copied session, the head of the original
         source = at(payload, "source")
         reading.forked = bool(at(payload, "forked_from_id"))
         reading.name(at(payload, "id"))
@@ -66,7 +66,7 @@ def codex(row: Any, reading: Reading) -> bool:
         reading.subagent |= isinstance(source, dict)
         return True
     if kind == "message" or (kind is None and "id" in row and "instructions" in row):
-        payload, kind = row, "response_item"  # the first versions had no envelope
+        payload, kind = row, "response_item"  # the first versions of Codex had no envelope
         reading.name(row.get("id") if "instructions" in row else None)
     if kind != "response_item":
         return kind in {"event_msg", "turn_context", "compacted", "world_state"} or "record_type" in row
@@ -137,7 +137,7 @@ def gemini_cli(row: Any, reading: Reading) -> bool:
 
 
 def plain(row: Any, reading: Reading) -> bool:
-    """`{session, role, content}`; a line with another session begins that one (see collect.py)."""
+    """Read a line `{session, role, content}`. (If `session` changes, collect.py begins a new session.)"""
     if row.get("role") == "user":
         reading.user(text_of(row.get("content")))
     elif row.get("role") in {"assistant", "agent"}:
@@ -150,13 +150,13 @@ def plain(row: Any, reading: Reading) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class AgentSource:
-    """An agent's folder of transcripts, and the reader of a line."""
+    """An agent's folder of transcripts, and the reader of their lines."""
 
     root: Callable[[], Path]
     patterns: tuple[str, ...]
     read: LineReader
     by_project: str = ""
-    """The folder whose subfolders are named after projects' paths."""
+    """Name of the folder whose subfolders are named after projects' paths; empty if there is no such folder."""
 
 
 def _home(variable: str, default: str) -> Callable[[], Path]:
@@ -192,7 +192,7 @@ AGENTS = {
         by_project="projects",
     ),
 }
-"""OpenCode, which has a file for each message, is in opencode.py."""
+"""The coding agents, by name. OpenCode, which has a file for each message, is in opencode.py."""
 
 
 def is_subagent_file(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Evals that people have written become tasks with their checks: skill-creator's evals.json, promptfoo, Inspect."""
+"""Turns evals that people have written into tasks with checks: skill-creator's evals.json, promptfoo, Inspect."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from skillopt_harvest.redact import Redactor
 from skillopt_harvest.sources.reading import LARGEST_FILE, session_id
 
 Eval = tuple[str, MinedCheck | None]
-"""A request and its check; None if the check cannot be expressed."""
+"""A request and its check; instead of the check None, if SkillOpt cannot express it."""
 
 
 def read_evals(path: Path, source: str, redactor: Redactor, skipped: Counter[str]) -> list[MinedTask]:
@@ -33,7 +33,7 @@ def read_evals(path: Path, source: str, redactor: Redactor, skipped: Counter[str
         clean = check.model_copy(
             update={"values": tuple(map(redactor, check.values)), "unwanted": tuple(map(redactor, check.unwanted))}
         )
-        if clean != check and check.kind != "rubric":  # no answer could pass it
+        if clean != check and check.kind != "rubric":  # no answer could pass the redacted check
             skipped["evals whose check holds a secret or personal data"] += 1
             continue
         text, name = redactor(request), session_id(path.stem[:40], redactor)
@@ -84,7 +84,7 @@ def _inspect(path: Path) -> tuple[str, Iterator[Eval]]:
 
 
 def _inspect_check(scores: Any, answers: tuple[str, ...]) -> MinedCheck:
-    """The check that does what the sample's scorer did."""
+    """Return the check that does the same as the sample's scorer."""
     scorer = str(next(iter(scores), "")).rpartition("/")[2] if isinstance(scores, dict) else ""
     if scorer.startswith("model_graded"):
         return MinedCheck(kind="rubric", values=(f"The answer agrees with: {' / '.join(answers)}",))
@@ -94,7 +94,7 @@ def _inspect_check(scores: Any, answers: tuple[str, ...]) -> MinedCheck:
 
 
 def _samples(path: Path) -> Iterator[Any]:
-    """The samples of a JSON log or of an `.eval` file, which is a zip with a file for each sample."""
+    """Yield the samples of a JSON log or of an `.eval` file, which is a zip with a file for each sample."""
     if path.suffix != ".eval":
         yield from _json(path).get("samples") or []
         return
@@ -113,7 +113,7 @@ def _listed(value: Any) -> list[Any]:
 
 def _json(path: Path) -> Any:
     if path.stat().st_size > LARGEST_FILE:
-        raise UserError(f"{path}: has more than {LARGEST_FILE >> 20} MB, and can only be read whole")
+        raise UserError(f"{path}: has more than {LARGEST_FILE >> 20} MB, the limit for files that are read whole")
     try:
         value = json.loads(read_bytes(path))
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""OpenCode's transcripts: a file for each session, message and part, or the same rows in a database."""
+"""OpenCode's transcripts: a file for each session, message and part, or a database with the same content."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from skillopt.tasks.nested import at
 from skillopt_harvest.sources.reading import Position, Reading
 
 Part = tuple[Any, Any]
-"""A message, and one of its parts."""
+"""A message and one part of it."""
 
 
 def root() -> Path:
@@ -24,13 +24,13 @@ def root() -> Path:
 
 
 def session_files(folder: Path) -> list[Path]:
-    """A file for each session; the database as one file, if there is one."""
+    """Return the file of each session, and the database if it exists."""
     files = sorted((folder / "storage" / "session").glob("*/*.json"))
     return [*files, *([folder / "opencode.db"] if (folder / "opencode.db").is_file() else [])]
 
 
 def read_sessions(file: Path, reading: Reading, skipped: Counter[str]) -> Iterator[Reading]:
-    """Fills the reading with one session after another."""
+    """Fill `reading` with one session after another, and yield it after each."""
     if file.suffix == ".db":
         try:
             yield from _from_database(file, reading, skipped)
@@ -51,7 +51,7 @@ def _begin(reading: Reading, info: Any) -> None:
 
 
 def _stored_parts(storage: Path, session: str) -> Iterator[Part]:
-    if not session.replace("_", "").isalnum():  # it becomes a folder's name
+    if not session.replace("_", "").isalnum():  # the session's id becomes a folder's name
         return
     for message_file in sorted((storage / "message" / session).glob("*.json")):
         message = read_json(message_file)

@@ -1,4 +1,4 @@
-"""Reading one session: lines in bounded memory, and a builder that every reader fills."""
+"""Reads one session: its lines in bounded memory, and the object `Reading`, which every reader fills."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from skillopt_harvest.records import AgentSession, SessionFacts, SessionTurn, sh
 from skillopt_harvest.redact import Redactor
 
 LONGEST_LINE = 16 << 20
-"""The most bytes of a line; a longer one is skipped and counted."""
+"""The most bytes of a line. A longer line is skipped and counted."""
 LARGEST_FILE = 64 << 20
 """The most bytes of a file that can only be read whole."""
 LONGEST_TEXT = 6000
 """The most characters of a turn that are stored."""
 _ENOUGH = 3 * LONGEST_TEXT
-"""Characters of a turn before they are redacted and cut."""
+"""The number of characters after which no more text is added to a turn, before redaction."""
 LONGEST_TOOL = 400
 MOST_TOOLS = 40
-"""Tool calls of a turn that are stored."""
+"""The most tool calls of a turn that are stored."""
 MOST_TURNS = 400
-"""The most turns of one part; a longer session comes in several."""
+"""The most turns of one part of a session. A longer session is split into parts."""
 OVERLAP = 4
-"""Turns that a part has in common with the one before: a correction needs the request before it."""
+"""The number of turns that a part shares with the part before: a correction needs the request before it."""
 _INJECTED = re.compile(
     r"<(?:environment_context|user_instructions|system-reminder|permissions|skill|turn_aborted|task-notification"
     r"|teammate-message|bash-)|# AGENTS\.md"
@@ -37,18 +37,18 @@ _INJECTED = re.compile(
 _TAGS = re.compile(r"<system-reminder>.*?</system-reminder>|</?user_query>|<timestamp>.*?</timestamp>", re.DOTALL)
 _COMMAND = re.compile(r"<(?:command-name|command-message|local-command)|Caveat: |\[Request interrupted")
 _SKILL_FILE = re.compile(r"skills/([\w-]{1,64})/SKILL\.md\b")
-"""Some agents load a skill by reading its file."""
+"""The path of a skill's file: some agents load a skill by reading this file."""
 _MAIN = ("command", "cmd", "file_path", "filePath", "path", "absolute_path", "skill", "pattern", "url", "query")
 
 
 def is_injected(text: str) -> bool:
-    """Did the agent's program write this message in the user's name?"""
+    """Return True if the agent's program wrote this message in the user's name."""
     return bool(_INJECTED.match(text.lstrip()) or _COMMAND.match(text.lstrip()))
 
 
 @dataclass
 class Position:
-    """The position of a line."""
+    """The position of a line in a file."""
 
     offset: int = 0
     line: int = 0
@@ -56,7 +56,7 @@ class Position:
 
 @dataclass
 class TurnInPieces:
-    """A turn that goes on: its pieces as they are in the transcript."""
+    """A turn that has not ended, with its pieces as they are in the transcript."""
 
     role: Literal["user", "assistant"]
     line: int
@@ -73,7 +73,7 @@ class TurnInPieces:
 
 @dataclass
 class Reading:
-    """A session as it is read. Every text is redacted here, before anything else sees it."""
+    """A session that is being read. Every text is redacted here, before any other code sees it."""
 
     source: str
     redactor: Redactor
@@ -82,18 +82,18 @@ class Reading:
     headless: bool = False
     subagent: bool = False
     forked: bool = False
-    """Begins with a copy of another session."""
+    """True if the session begins with a copy of another session."""
     skills: list[str] = field(default_factory=list)
     turns: list[SessionTurn] = field(default_factory=list)
     now: TurnInPieces | None = None
     starts: list[Position] = field(default_factory=list)
-    """Positions of the last user turns."""
+    """The positions of the last two messages of the user."""
     position: Position = field(default_factory=Position)
-    """The number of the line that is being read."""
+    """The position of the line that is being read."""
     moment: str = ""
-    """Time of the line that is being read, as the transcript has it."""
+    """The time of the line that is being read, as the transcript has it."""
     message: tuple[str, int, int] = ("", 0, 0)
-    """The name of the last message, and how many texts and tool calls of its turn come before it."""
+    """The id of the last message, and the numbers of texts and of tool calls in its turn before it."""
 
     @property
     def facts(self) -> SessionFacts:
@@ -124,7 +124,7 @@ class Reading:
             self._turn("assistant").add(text)
 
     def tool(self, name: Any, arguments: Any) -> None:
-        """A tool call, with its main argument."""
+        """Add a tool call with its main argument."""
         if isinstance(arguments, str):
             try:
                 arguments = json.loads(arguments)
@@ -141,7 +141,7 @@ class Reading:
             turn.tools.append(self.redactor.shortened(f"$ {name}: {shown}", LONGEST_TOOL))
 
     def begin(self, message: Any, role: Literal["user", "assistant"]) -> None:
-        """Begin a message. If it has the name of the last message, it is that message again, with more in it."""
+        """Begin a message. If it has the id of the last message, it replaces that message: it is a longer version."""
         texts, tools = (self.now.texts, self.now.tools) if self.now and self.now.role == role else ([], [])
         if message and message == self.message[0]:
             del texts[self.message[1] :], tools[self.message[2] :]
@@ -149,7 +149,7 @@ class Reading:
             self.message = (str(message or ""), len(texts), len(tools))
 
     def _turn(self, role: Literal["user", "assistant"]) -> TurnInPieces:
-        """The turn that a piece belongs to."""
+        """Return the turn that a new piece of this role belongs to."""
         if self.now and self.now.role != role:
             self.close()
         self.now = self.now or TurnInPieces(role, self.position.line, self.position.line, self.moment)
@@ -157,7 +157,7 @@ class Reading:
         return self.now
 
     def close(self) -> None:
-        """End the turn."""
+        """End the current turn, and store its redacted text."""
         if turn := self.now:
             text = self.redactor.joined(turn.texts, LONGEST_TEXT)
             self.turns.append(
@@ -174,27 +174,27 @@ class Reading:
         self.now = None
 
     def part(self) -> AgentSession:
-        """The turns that have ended; the next part begins with the last of them."""
+        """Return the turns that have ended, as a part of the session. The next part repeats the last of these turns."""
         session = AgentSession(source=self.source, id=self.id, turns=tuple(self.turns), **dict(self.facts))
         self.turns = self.turns[-OVERLAP:]
         return session
 
     def whole(self) -> AgentSession:
-        """The whole session, as far as it was read."""
+        """End the current turn, and return the session as far as it was read."""
         self.close()
         return self.part()
 
 
 def session_id(text: str, redactor: Redactor) -> str:
-    """A session's name as an id: a transcript may hold anything there."""
+    """Return a safe id for a session's name. A transcript may contain any text as the name."""
     clean = redactor(text)
     name = re.sub(r"[^\w.-]", "-", clean)[:64].strip(".-") or "session"
     return name if clean == text else f"{name[:50]}-{short_id(text)}"
 
 
 def json_lines(path: Path, start: Position, skipped: Counter[str]) -> Iterator[tuple[Position, Any]]:
-    """Objects with where their line begins. A last line that is not whole is still being written: it is left for the
-    next read. What is too long or not an object is skipped and counted."""
+    """Yield the JSON objects of a file, each with its line's position. An incomplete last line is still being written:
+    it is left for the next read. Lines that are too long or not objects are skipped and counted."""
     with open_regular(path) as file:
         file.seek(start.offset)
         offset, number = start.offset, start.line
@@ -224,7 +224,7 @@ def json_lines(path: Path, start: Position, skipped: Counter[str]) -> Iterator[t
 
 
 def _rest_of_line(file: BinaryIO) -> int | None:
-    """The bytes up to the end of a line that is too long; None if the file ends first."""
+    """Read to the end of a line that is too long, and return the number of bytes; None if the file ends first."""
     length = 0
     while more := file.readline(1 << 20):
         length += len(more)

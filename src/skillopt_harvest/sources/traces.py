@@ -1,4 +1,4 @@
-"""Traces of an observability tool, exported as JSON lines, read through one shape: a span with its session, input,
+"""Reads traces that an observability tool exported as JSON lines. Each span becomes an exchange with session, input,
 output and feedback. The names are those of OpenInference and of OpenTelemetry's GenAI conventions."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from skillopt_harvest.redact import Redactor
 from skillopt_harvest.sources.reading import Position, Reading, json_lines
 
 MOST_OPEN = 500
-"""Sessions that are put together at once: exports list spans roughly by time."""
+"""The most sessions that are open at once, since exports list spans only roughly by time."""
 
 
 class TracedExchange(Record):
@@ -30,7 +30,7 @@ class TracedExchange(Record):
 
 
 def openinference(row: Any) -> TracedExchange | None:
-    """A span with flat (`attributes."input.value"`), dotted (`attributes.input.value`) or nested attributes."""
+    """Read a span with flat (`attributes."input.value"`), dotted (`attributes.input.value`) or nested attributes."""
     attributes = {key.removeprefix("attributes."): value for key, value in row.items()}
     attributes |= row["attributes"] if isinstance(row.get("attributes"), dict) else {}
     if row.get("parent_id") or row.get("parentSpanId"):
@@ -76,7 +76,7 @@ TRACES: dict[str, Callable[[Any], TracedExchange | None]] = {
 
 
 def read_traces(path: Path, source: str, redactor: Redactor, skipped: Counter[str]) -> Iterator[AgentSession]:
-    """Sessions of an export. The line of an exchange is that of its span."""
+    """Yield the sessions of an export. The line of an exchange is the line of its span."""
     adapter, open_sessions = TRACES[source], OrderedDict[str, Reading]()
     for position, row in json_lines(path, Position(), skipped):
         try:
@@ -115,7 +115,7 @@ def _value(attributes: Any, name: str) -> Any:
 
 
 def _messages(attributes: Any, names: tuple[str, ...]) -> str:
-    """The last message of a list: as a list, as its JSON, or spread over `…messages.0.message.content`."""
+    """Return the text of the last message in a list, in its JSON, or in keys such as `…messages.0.message.content`."""
     for name in names:
         value = _value(attributes, name)
         if value is not None:
@@ -127,7 +127,7 @@ def _messages(attributes: Any, names: tuple[str, ...]) -> str:
 
 
 def _last_user(value: Any) -> str:
-    """The text of a value; of a list of messages, the user's last one."""
+    """Return the text of a value; for a list of messages, the text of the user's last message."""
     if isinstance(value, str) and value[:1] in "[{":
         try:
             value = json.loads(value)
