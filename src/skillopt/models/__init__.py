@@ -1,4 +1,4 @@
-"""The frozen models, by name: `provider:model`. provider_table.py has the facts about providers."""
+"""Opens the frozen models by name: `provider:model`. provider_table.py has the facts about providers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from skillopt.record.directory import RunDirectory
 
 
 def open_model(role: str, config: Config, run: RunDirectory | None = None) -> ChatModel:
-    """The model of a role (`target`, `optimizer` or `judge`). Nothing is called yet; names, URLs and keys are checked.
+    """Make the model of a role (`target`, `optimizer` or `judge`). Checks names, URLs and keys, but sends no request.
 
-    A model that leaves files (`handoff`) leaves them in the `run`."""
+    A model that writes files (`handoff`) writes them into the folder of the `run`."""
     name = config.role(role).model
     provider = provider_of(name)
     if role == "judge" and (provider.human_paced or provider.runs_program):
@@ -51,8 +51,8 @@ def _is_complete(name: str, provider: Provider) -> bool:
 
 
 def endpoint_of(role: str, config: Config) -> tuple[str, str]:
-    """The URL that a role's requests go to, and the variable of their key. The URL is empty if it is the
-    provider's own."""
+    """The URL that a role's requests go to (empty for the provider's own URL), and the environment variable with the
+    key."""
     name = config.role(role).model
     spec = ModelSpec(role=role, name=name, provider=provider_of(name), config=config)
     return (spec.url or spec.shared_url).rstrip("/"), spec.key_name or spec.provider.key_name

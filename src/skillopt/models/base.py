@@ -22,14 +22,14 @@ __all__ = ["CompletionBody", "JsonObject", "Message", "ToolCall", "ToolDefinitio
 
 
 def content_text(content: Any) -> str:
-    """A message's content as text; images are only named."""
+    """The content of a message as text; an image becomes `[image]`."""
     if isinstance(content, list):
         return "\n".join(str(part["text"]) if part.get("type") == "text" else "[image]" for part in content)
     return str(content or "")
 
 
 Form = Literal["schema", "json", "text"]
-"""How a structured reply is asked for: with a JSON schema, in JSON mode, or only in words."""
+"""The way to ask for a structured reply: with a JSON schema, in JSON mode, or only in words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,16 +62,16 @@ class ChatRequest:
 
     messages: tuple[Message, ...]
     temperature: float | None = None
-    """None: the endpoint decides."""
+    """The sampling temperature; None: the endpoint decides."""
     max_tokens: int | None = None
     schema: Schema | None = None
     seed: int | None = None
-    """Differs for each sample of a noisy model; None for a deterministic model."""
+    """A seed that differs for each sample of a noisy model; None for a deterministic model."""
     effort: str = ""
     """The reasoning effort; if empty, the endpoint decides."""
     tools: tuple[ToolDefinition, ...] = ()
     shared_prefix: bool = False
-    """Do other requests begin with the same tools and system prompt? Then caching them pays."""
+    """True if other requests begin with the same tools and system prompt; then caching them saves money."""
 
     def prefix(self) -> str:
         """System prompt and tools as one text; empty if the prefix is not shared."""
@@ -100,11 +100,11 @@ class ChatReply:
 
     text: str
     finish_reason: str = "stop"
-    """`length` if the reply was cut off at max_tokens, `tool_calls` if the model calls tools, else `stop`.
-    `known_reason` maps every other word of an endpoint to one of these."""
+    """The reason why the reply ended: `length` if it was cut off at max_tokens, `tool_calls` if the model calls tools,
+    else `stop`. `known_reason` converts other words of endpoints."""
     usage: Usage = field(default_factory=Usage)
     tool_calls: tuple[ToolCall, ...] = ()
-    """Tools that the model calls."""
+    """The calls of tools in the reply."""
     seconds: float = 0.0
     """Seconds until the endpoint replied, without waits and failed tries."""
 
@@ -137,11 +137,11 @@ class ChatModel:
     """
 
     name: str = ""
-    """`provider:model`, as the user wrote it."""
+    """The model's name as the user wrote it, `provider:model`."""
     endpoint: str = ""
-    """Distinguishes models of the same name: the URL, or the hash of the weights."""
+    """The URL, or the hash of the weights: it distinguishes models of the same name."""
     deterministic: bool = False
-    """The same request always gives the same reply."""
+    """True if the same request always gives the same reply."""
     max_concurrency: int | None = None
     """The most calls in flight; None: any number."""
     human_paced: bool = False
@@ -152,7 +152,7 @@ class ChatModel:
     """The open requests to a person: the folder of each, by number."""
 
     async def chat(self, request: ChatRequest) -> ChatReply:
-        """The reply to one request."""
+        """Send one request and return the reply."""
         raise NotImplementedError(f"{type(self).__name__} has no method chat")
 
     async def close(self) -> None:
@@ -199,7 +199,7 @@ class ModelSpec:
     provider: Provider
     config: Config
     run: RunDirectory | None = None
-    """For models that write files into the run's folder."""
+    """The folder of the run, for models that write files into it."""
 
     @property
     def model(self) -> str:
@@ -231,7 +231,7 @@ class ModelSpec:
 
 
 class ModelError(SkillOptError):
-    """A call got no usable reply. This is not a wrong answer, so it has no score. The message holds no secret."""
+    """A call got no usable reply. This is not a wrong answer, so it has no score. The message contains no secret."""
 
     def __init__(self, message: str, *, usage: Usage | None = None) -> None:
         super().__init__(redact(message))
@@ -254,12 +254,12 @@ class TransientError(ModelError):
         super().__init__(message, usage=usage)
         self.retry_after = retry_after
         self.throttled = overloaded
-        """The endpoint rejected the call because there are too many (429, 503, 529). The item is tried again and never
-        set aside for it."""
+        """True if the endpoint rejected the call because there are too many (429, 503, 529). The item is tried again
+        and never set aside for it."""
         self.overloaded = overloaded or retry_after is not None
-        """The endpoint is overloaded (429, 503): fewer calls in flight may help."""
+        """True if the endpoint is overloaded (429, 503): fewer calls in flight may help."""
         self.reached = reached
-        """False if no server answered at the address, or its name does not resolve."""
+        """False if no server answered at the address, or the address's name does not resolve."""
 
 
 class RefusedError(ModelError):
@@ -276,4 +276,4 @@ class FormRefusedError(RefusedError):
 
 
 class FatalError(ModelError):
-    """Trying again cannot help (401, 403, 404, a 400 caused by our request): ends the run at once."""
+    """An error that another try cannot help (401, 403, 404, a 400 caused by our request). It ends the run at once."""

@@ -35,7 +35,7 @@ Work = Callable[[], Awaitable[JsonObject]]
 _TOOLS = "skillopt:tools"
 """The field of a rollout's journal row for the tools that the target was offered."""
 _CALLS = "skillopt:calls"
-"""The field for the usage of each call (`BoundChat.calls`), so a replay counts the same."""
+"""The field of a rollout's journal row for the usage of each call (`BoundChat.calls`), so a replay counts the same."""
 
 
 class UnseenModel(ChatModel):
@@ -96,7 +96,7 @@ class BoundChat:
         self.calls.append({**tokens, "seconds": round(seconds, 6), **reported})
 
     async def opaque_rollout(self, identity: Sequence[Any], work: Work) -> JsonObject:
-        """Do or replay a rollout whose model calls we cannot see; see Chat.opaque_rollout."""
+        """Do or replay a rollout whose model calls SkillOpt cannot see (`Chat.opaque_rollout`)."""
         caller = self._caller
         label = "" if caller.deterministic else self._label
         text = json.dumps(["whole rollout", caller.model.endpoint, caller.model.name, *identity, label], sort_keys=True)
@@ -155,7 +155,8 @@ class BoundChat:
         raise AssertionError("the last failed try raises")
 
     async def _counted(self, work: Work) -> JsonObject:
-        """If the agent makes its own calls, the rollout counts as one call of the budget."""
+        """Do the work and count its usage. If the agent makes its own calls, the rollout counts as one call of the
+        budget."""
         budget = self._caller.budget
         if not self._unseen:
             result = await work()

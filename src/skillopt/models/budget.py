@@ -25,19 +25,20 @@ class Amount(NamedTuple):
 
 
 class Budget:
-    """Limits on target and optimizer together, over all sessions of a run: it starts with the journal's totals."""
+    """A run's limits and spending, for all roles and sessions together. The spending starts with the journal's
+    totals."""
 
     def __init__(self, config: BudgetConfig, journal: Journal) -> None:
         self._config = config
         self._started = time.monotonic()
         self._used = Amount()
-        """Includes the estimates of calls in flight."""
+        """The calls, tokens and dollars so far, with the estimates of calls in flight."""
         self._prices: dict[str, Price | None] = {}
         for total in journal.totals():
             self._count(Amount(total.calls, total.prompt_tokens + total.completion_tokens, self.cost(total) or 0.0))
 
     def cost(self, total: Total) -> float | None:
-        """Dollars, or None if the model's price is unknown. A model on this machine costs nothing."""
+        """The cost in dollars; None if the model's price is unknown. A model on this machine costs nothing."""
         return total_cost(total, self._config.prices)
 
     @contextmanager
@@ -70,7 +71,7 @@ class Budget:
         self._count(self._amount(model, usage))
 
     def spent(self) -> dict[str, tuple[float, float | None]]:
-        """Amount and limit of the minutes, calls, tokens and dollars. Calls in flight are included."""
+        """The used amount and the limit of minutes, calls, tokens and dollars. Calls in flight are included."""
         config, used = self._config, self._used
         return {
             "minutes": ((time.monotonic() - self._started) / 60, config.max_minutes),
@@ -90,7 +91,7 @@ class Budget:
 
 
 def total_cost(total: Total, prices: Mapping[str, Price]) -> float | None:
-    """The cost of these calls: by the user's price, else as the model reported it, else by the list price."""
+    """The cost of a model's calls: by the user's price, else as the model reported it, else by the list price."""
     if total.usd is not None and total.model not in prices:
         return total.usd
     usage = Usage(prompt=total.prompt_tokens, completion=total.completion_tokens, cached=total.cached_tokens)

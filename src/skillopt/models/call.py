@@ -45,12 +45,12 @@ T = TypeVar("T")
 
 _canonical = json.JSONEncoder(sort_keys=True).encode
 LONGEST_WAIT = 60.0
-"""Seconds. The longest wait between two tries, unless the endpoint's Retry-After asks for more."""
+"""The longest wait in seconds between two tries, unless the endpoint's Retry-After asks for more."""
 LONGEST_TURNED_AWAY = 20.0
-"""Seconds. The longest wait after a 429: shorter, because the limiter then sends fewer calls at once."""
+"""The longest wait in seconds after a 429. It is shorter, because the limiter then sends fewer calls at once."""
 
 STARTED_AT_ONCE = 256
-"""How many calls start before the event loop runs anything else."""
+"""The number of calls that start before the event loop runs anything else."""
 
 
 @dataclass(kw_only=True)
@@ -75,11 +75,11 @@ class Caller:
     form: Form = "schema"
     """The strictest form of structured reply that the endpoint has not refused yet."""
     from_journal: int = 0
-    """How many replies came from the journal."""
+    """The number of replies that came from the journal."""
     retries: int = 0
     throttle: Throttle = field(default_factory=Throttle)
     opaque_rollouts: int = 0
-    """How many rollouts were done by agents whose calls we cannot see (models/bound.py)."""
+    """The number of rollouts by agents whose calls SkillOpt cannot see (models/bound.py)."""
     _reached: bool = False
     _replies: int = 0
     _completions: int = 0
@@ -98,7 +98,7 @@ class Caller:
         return scrub(value, self._secrets)
 
     def rollout_lock(self, key: str) -> asyncio.Lock:
-        """One lock per rollout: the same rollout is not done twice at the same time."""
+        """The lock of a rollout, so the same rollout is not done twice at the same time."""
         lock = self._rollout_locks.get(key) or asyncio.Lock()
         return self._rollout_locks.setdefault(key, lock)
 
@@ -144,7 +144,7 @@ class Caller:
         try:
             async with self._warming.turn(request, low_priority, waits):
                 reply = await self._paid(request, low_priority, waits)
-                # People can read the optimizer's requests there. Those of the target are in its trajectories.
+                # People read the optimizer's requests in the journal; the target's are in its trajectories.
                 keeps = self.role == "optimizer" and stage != "judge"
                 sent = {SENT: {"label": purpose, "messages": self.clean([*messages])}} if keeps else {}
                 await self._store(reply, sent, key=key, attempt=attempt, stage=stage, turn=turn)
@@ -152,14 +152,14 @@ class Caller:
             return reply
         except Exception as error:
             future.set_exception(error)
-            future.exception()  # perhaps nobody waits for it
+            future.exception()  # asyncio warns if nobody has read it
             raise
         finally:
             del self._in_flight[key, attempt]
-            future.cancel()  # no effect if it is done
+            future.cancel()  # no effect on a future that is done
 
     async def _earlier_reply(self, key: str, attempt: int) -> ChatReply | None:
-        """The reply in the journal, or to the same request in flight; None if the request must be sent."""
+        """The reply from the journal or from the same request in flight; None if the request must be sent."""
         while True:
             stored = self.journal.get(key, attempt)
             if stored is not None:
@@ -193,7 +193,7 @@ class Caller:
             await self.journal.store(row)
 
     async def _paid(self, request: ChatRequest, low_priority: bool, waits: list[float]) -> ChatReply:
-        """Try until the model replies; raise if another try cannot help."""
+        """Send a request until the model replies; raise if another try cannot help."""
         first, others, failures = 0.0, 0, 0
         reply: ChatReply | None = None
         for attempt in itertools.count():
@@ -347,7 +347,7 @@ def backoff(error: TransientError, attempt: int) -> float:
     """Seconds before the next try, with some jitter, so retries do not come all at once."""
     spread = random.random()  # noqa: S311 - only timing
     if error.retry_after is not None:
-        least = min(5.0, 0.01 * 2.0 ** min(attempt, 10)) if error.throttled else 0.0  # some ask for a wait of 0
+        least = min(5.0, 0.01 * 2.0 ** min(attempt, 10)) if error.throttled else 0.0  # some ask for 0 seconds
         return max(least, error.retry_after) * (1 + spread / 50)
     longest = LONGEST_TURNED_AWAY if error.throttled else LONGEST_WAIT
     return min(longest, 0.5 * 2.0 ** min(attempt, 10)) * (0.75 + spread / 2)
@@ -371,7 +371,8 @@ def _reply_from(stored: dict[str, Any]) -> ChatReply:
 
 
 async def gather_all(work: Iterable[Awaitable[T]]) -> list[T]:
-    """Run all to the end, then raise the first error: calls in flight are paid for, so their replies must be kept.
+    """Run all of the work to the end and return its results, or raise the first error. Calls in flight are paid for, so
+    their replies must be kept.
 
     The work starts in groups, so the first calls are sent, and a stop is noticed, before all of it has started.
     """

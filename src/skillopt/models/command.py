@@ -1,7 +1,7 @@
-"""A command line that answers requests: `command:…`, or one that is known by name (`claude-code:`, `codex:` …).
+"""A command line that answers requests: `command:…`, or a coding agent by name (`claude-code:`, `codex:` …).
 
-The prompt is on standard input, the reply on standard output. Each request has a process and an empty folder; of the
-environment the command gets only harmless variables, its own, and those that the user names.
+The prompt is on standard input, the reply on standard output. Each request gets its own process and empty folder. The
+command gets only harmless environment variables, its own, and those that the user names.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from skillopt.skill.tokens import count_tokens
 
 _FORM = "write command:PROGRAM ARGUMENTS as in a shell, such as command:llm -m my-model"
 _SHORT = 600
-"""Characters. Only an output up to this length may be an error message printed as an answer."""
+"""The most characters of an output that may be an error message printed as an answer."""
 
 
 class CommandOptions(Options):
-    """`models.optimizer_options` of a command."""
+    """Options of a command as the optimizer (`models.optimizer_options`)."""
 
     timeout: float = Field(default=600, gt=0)
     """Seconds until a command without an answer is ended and tried again."""
     pass_env: tuple[str, ...] = ()
-    """Names of environment variables that the command gets, keys among them."""
+    """Names of further environment variables that the command gets, such as those of keys."""
     args: tuple[str, ...] = ()
-    """Further arguments."""
+    """Further arguments of the command."""
     at_once: int | None = Field(default=None, ge=1)
-    """Commands that run at the same time; null: as many as this one is known to handle."""
+    """The most commands that run at the same time; null: the number that the command is known to handle."""
 
 
 class CommandModel(ChatModel):
@@ -112,7 +112,7 @@ class CommandModel(ChatModel):
         return heard
 
     def _complain(self, words: str, summary: str) -> None:
-        """Raise the error that a failed command's output means."""
+        """Raise the error that fits the output of a failed command."""
         trouble = classify_failure(plain_text(words)[-8000:])
         message = f"{self.name}: {redact(' '.join(summary.split()))}"
         if trouble.kind == "login":
@@ -124,7 +124,8 @@ class CommandModel(ChatModel):
 
 
 def open_command(spec: ModelSpec) -> ChatModel:
-    """The command of a role; raises UserError if it is not a program, or the options are not for it."""
+    """Make the model that runs a role's command; raises UserError if there is no such program, or its options are
+    wrong."""
     if spec.role == "target":
         return UnseenModel(spec.name)  # a command as the target does tasks (tasks/command.py)
     where = f"models.{spec.role}_model"

@@ -1,4 +1,4 @@
-"""What an HTTP error means: try again, set the item aside, or end the run."""
+"""Decides what an HTTP error means: try again, set the item aside, or end the run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from skillopt.models.base import FatalError, FormRefusedError, ModelError, Refus
 _TRANSIENT = {408, 409, 425, 429}
 _OVERLOADED = {429, 503, 529}
 _ITEM_STATUS = {400, 422, 500}
-"""Some versions of llama-server answer 500 if a prompt is too long."""
+"""Statuses that may be due to the item. Some versions of llama-server answer 500 if a prompt is too long."""
 _ITEM_CODES = {
     "content_filter",
     "context_length_exceeded",
@@ -38,7 +38,7 @@ _TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.I | re.S)
 _UNSEEN = re.compile(r"<(script|style)\b.*?</\1>", re.I | re.S)
 _TAG = re.compile(r"<[^>]*>")
 _LONGEST = 86_400.0
-"""Seconds. A wait of more than a day is taken for the endpoint's mistake."""
+"""The longest wait in seconds. If an endpoint asks for more than a day, that is a mistake."""
 _MOST_TOKENS = 10**9
 _SEARCHED = 2**16
 """The most characters of an error that are searched for its meaning."""
@@ -55,7 +55,7 @@ def classify(
 ) -> ModelError:
     """The error to raise for a response with this status. `body` is parsed JSON, or bytes if it is not JSON."""
     words, codes = complaint(body)
-    words = words.strip().removeprefix(f"{status}: ")  # some bodies repeat it
+    words = words.strip().removeprefix(f"{status}: ")  # some bodies repeat the status
     text = f"{where}: {clean(words)[:500]}"  # redact first: a key that is cut in two would not be found
     words = words[:_SEARCHED]
     if status == 429 and codes & {"insufficient_quota", "billing_error"}:
@@ -96,7 +96,7 @@ def web_page(text: str) -> str:
 
 
 def refused_parameter(status: int, content: Any, sent: Iterable[str]) -> str:
-    """The name in `sent` that the endpoint refuses; empty if the error has another cause."""
+    """The parameter in `sent` that the endpoint refuses, by name; empty if the error has another cause."""
     words, codes = complaint(content)
     words = words[:_SEARCHED]
     if status not in {400, 422} or not _UNWANTED.search(f"{' '.join(sorted(codes))} {words}"):
@@ -114,7 +114,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     for text, unit in ((milliseconds, 1000.0), (value, 1.0)):
         if (wait := _number(text)) is not None:
             return min(_LONGEST, max(0.0, wait / unit))
-    then, now = _date(value), _date(headers.get("Date", ""))  # both of the endpoint's clock: ours may be wrong
+    then, now = _date(value), _date(headers.get("Date", ""))  # the endpoint's clock, as ours may be wrong
     return None if then is None else min(_LONGEST, max(0.0, then - (time.time() if now is None else now)))
 
 

@@ -22,11 +22,11 @@ T = TypeVar("T")
 START = 32
 """The first limit of calls in flight. It doubles, up to the user's limit, until a call is throttled."""
 WINDOW = 40
-"""How many recent calls show the state of an endpoint."""
+"""The number of recent calls that show the state of an endpoint."""
 
 
 class Switch:
-    """Lets no new call start once something has ended the run. Calls in flight finish and are kept."""
+    """Prevents new calls once something has ended the run. Calls in flight finish, and their replies are kept."""
 
     def __init__(self) -> None:
         self.reason: SkillOptError | None = None
@@ -123,7 +123,7 @@ class Slots:
         self._waiting: tuple[deque[asyncio.Future[int]], ...] = (deque(), deque(), deque())
 
     async def enter(self, *, again: bool = False, low_priority: bool = False) -> int:
-        """Wait for a slot; return how many are taken now, including this one."""
+        """Wait for a slot; return the number of slots in use, including this one."""
         if self.in_flight < self.limit:
             self.in_flight += 1
             return self.in_flight
@@ -155,7 +155,7 @@ class Sent:
     """A call that was sent to an endpoint."""
 
     level: int
-    """How many calls were in flight when this one was sent, including this one."""
+    """The number of calls in flight when this one was sent, including this one."""
     rejected: bool = False
 
 
@@ -174,7 +174,7 @@ class Endpoint(Slots):
         super().__init__(min(ceiling, START))
         self.ceiling = ceiling
         self.turned_away = 0
-        """How many calls were rejected (429 and similar) in this session."""
+        """The number of calls that were rejected (429 and similar) in this session."""
         self._recent: deque[Sent] = deque(maxlen=WINDOW)
         self._not_before = 0.0
         self._doubling = True  # until the limit first falls
@@ -235,10 +235,7 @@ def _mostly_rejected(calls: Sequence[Sent]) -> bool:
 
 
 class Limiter:
-    """One role's calls: at most `limit` in flight, fewer if the endpoint handles fewer, none during a pause.
-
-    `requests` and `tokens` are the user's limits per minute.
-    """
+    """Limits one role's calls: at most `limit` in flight, fewer if the endpoint handles fewer, none during a pause."""
 
     def __init__(
         self, limit: int, endpoint: Endpoint | None = None, *, requests: int | None = None, tokens: int | None = None

@@ -30,20 +30,21 @@ WORKER = Path(__file__).with_name("local_worker.py")
 MAX_TOKENS = 1024
 """The most tokens of a reply if the request names no limit; a small model may go on until the context is full."""
 MAX_CRASHES = 3
-"""Workers that may crash in a row before the model gives up."""
+"""The number of crashes in a row after which the model gives up."""
 
 
 class LocalModel(ChatModel):
-    """A GGUF file as a ChatModel: `local:NAME` of the weights catalogue, or `local:/path/to/file.gguf`.
+    """A model in a GGUF file: `local:NAME` of the weights catalogue, or `local:/path/to/file.gguf`.
 
-    Nothing is loaded or fetched before the first chat. The same request gives the same reply on one machine,
-    whatever was asked before, in whichever order and of however many workers; local_worker.py says why. A
-    request without a temperature is asked at 0, and one without a seed uses a fixed seed.
+    Nothing is loaded or fetched before the first chat. On one machine, the same request gives the same reply, whatever
+    requests came before it and however many workers there are; local_worker.py says why. The default temperature is 0,
+    and the default seed is fixed.
 
-    workers: processes, one thread each; by default one per core, up to four. They share the weights' memory.
-    context: tokens of prompt and reply together; a longer prompt is a RefusedError.
-    prefix_cache: evaluate a system message once, not for each request. The replies may differ from those with
-    it off, because the rounding does, but each setting always repeats its own.
+    workers: the number of processes, one thread each; by default one per core, up to four. They share the weights'
+    memory.
+    context: the most tokens of prompt and reply together; a longer prompt is a RefusedError.
+    prefix_cache: evaluate a system message once, not for each request. Replies may differ from those without the cache,
+    because of rounding, but with either setting the same request gives the same reply.
     """
 
     deterministic = True
@@ -67,7 +68,7 @@ class LocalModel(ChatModel):
 
     @property
     def endpoint(self) -> str:  # type: ignore[override]  # known only when the file has been read
-        """The weights' SHA-256."""
+        """The identity of the weights: their SHA-256."""
         if weights.is_file(self._weights):
             return f"local:{weights.sha256_of(weights.weights_path(self._weights))}"
         return f"local:{weights.entry(self._weights).sha256}"
@@ -105,7 +106,7 @@ class LocalModel(ChatModel):
         return reply
 
     def _started(self) -> WorkerProcess:
-        """A worker with the model loaded. Missing weights are fetched here, by the first thread that comes."""
+        """Start a worker and load the model. If the weights are missing, the first thread that comes fetches them."""
         with self._starting:
             try:
                 file = weights.resolve(self._weights)

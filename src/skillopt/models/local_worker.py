@@ -2,11 +2,11 @@
 
 local.py starts it as a separate script, without the rest of the package (child.py).
 
-Why a reply depends on its request alone, although a skill is evaluated only once: a float sum depends on how
-a prompt was cut into batches, and llama.cpp's own prompt cache cuts wherever the request before happened to
-differ. Here every request starts from the saved state of its prefix (`prefixes`), which was itself
-evaluated from the saved state of the prefix before it, down to an empty context. So the cuts follow from the
-messages, whatever was asked earlier and of whichever worker. Restoring a state takes about a millisecond.
+Why a reply depends only on its request, although a skill is evaluated only once: a float sum depends on how a prompt
+was cut into batches, and llama.cpp's own prompt cache cuts it at the first difference from the request before. Here
+every request starts from the saved state of its prefix (`prefixes`). That state was evaluated from the saved state of
+the prefix before it, down to an empty context. So the cuts depend only on the messages, not on earlier requests or the
+worker. Restoring a state takes about a millisecond.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from skillopt.chat_protocol import CompletionBody, JsonObject, Message
 
 PLACEHOLDER = "~"
-"""The user's message when only the system message is evaluated."""
+"""The text of the user's message if only the system message is to be evaluated."""
 STATE_BYTES = 512 << 20
 """The most bytes of all saved states of one model; the least recently used are removed first."""
 
 
 class LocalSetup(TypedDict):
-    """The first line that a worker reads."""
+    """The first line that a local model's worker process reads."""
 
     weights: str
     context: int
@@ -60,7 +60,7 @@ def prefixes(messages: list[Message]) -> list[list[Message]]:
 
 
 class Engine:
-    """The model in this process, and the states that it shares with its fellow workers through a folder."""
+    """The model in this process, and the saved states, which it shares with the other workers through a folder."""
 
     def __init__(self, *, weights: str, context: int, states: str, prefix_cache: bool) -> None:
         import xllamacpp
@@ -72,16 +72,16 @@ class Engine:
         params.model.path = weights
         params.n_ctx = context
         params.n_parallel = 1
-        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1  # more are very slow on a busy machine
+        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1  # more threads slow a busy machine
         params.n_threads_http = 1
         params.api_keys = [self._key]  # llama.cpp opens a loopback port; nobody else may use it
         params.slot_save_path = f"{self._states}{os.sep}"
-        params.cache_ram_mib = params.n_ctx_checkpoints = 0  # these files hold only our own states
+        params.cache_ram_mib = params.n_ctx_checkpoints = 0  # only our own states are stored
         params.fit_params = params.warmup = params.ui = False
         params.verbosity = 1
         if platform.machine().lower() in {"x86_64", "amd64"}:
             params.no_extra_bufts = True  # workers share the weights as they are; a repacked copy is not faster
-            # Behind a skill of 1,200 tokens a rollout of the 0.5B took 3.0 s of CPU, and 4.2 s with flash attention.
+            # With a skill of 1,200 tokens, a rollout of the 0.5B took 3.0 s of CPU, and 4.2 s with flash attention.
             params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
         self._server = xllamacpp.Server(params)
         self._address = str(self._server.listening_address).split("//")[1]
@@ -161,7 +161,7 @@ _folders: list[str] = []
 
 
 def at_end() -> None:
-    """Nobody is left to answer to: leave nothing behind."""
+    """Remove the saved states, because the main process has ended."""
     for folder in _folders:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -139,7 +139,7 @@ class OpenAIChat(ChatModel):
         return FatalError(f"{text}{hint}") if hint else TransientError(text, usage=usage)
 
     def _try_url(self) -> str:
-        """What to try if the address may be incomplete: most servers have their API below /v1."""
+        """A hint for people if the address may be incomplete: most servers have their API below /v1. Else empty."""
         api_path = re.search(r"/(v\d+\w*|openai|api)(/|$)", urlsplit(self.endpoint).path)
         return "" if api_path else f"; is the URL complete? Try {self.endpoint}/v1"
 
@@ -155,14 +155,14 @@ class OpenAIChat(ChatModel):
 
     def _clean(self, text: str) -> str:
         """The text without the key, which many endpoints repeat in an error."""
-        return redact(text.replace(self._key, "***") if self._key else text)  # also a key too short to recognise
+        return redact(text.replace(self._key, "***") if self._key else text)  # redact alone misses short keys
 
     async def close(self) -> None:
         await self._transport.close()
 
 
 def open_openai(spec: ModelSpec) -> OpenAIChat:
-    """A model at any base URL."""
+    """Make a model at any base URL."""
     return OpenAIChat(
         spec.name,
         spec.model,
@@ -174,7 +174,7 @@ def open_openai(spec: ModelSpec) -> OpenAIChat:
 
 
 def open_azure(spec: ModelSpec) -> OpenAIChat:
-    """A deployment on Azure, with a key or a token of Entra ID."""
+    """Make a model that is a deployment on Azure, with a key or a token of Entra ID."""
     key_name = spec.key_name or spec.provider.key_name
     by_token = not os.environ.get(key_name) and entra.available()
     return OpenAIChat(
@@ -207,7 +207,8 @@ def check_url(name: str, url: str) -> None:
 
 
 def read_completion(data: Any) -> ChatReply:
-    """A chat completion as it is in JSON; raises TypeError, LookupError or AttributeError if it is not one."""
+    """Convert the JSON of a chat completion to a reply; raises TypeError, LookupError or AttributeError if it is not
+    one."""
     choice = data["choices"][0]
     finish = choice.get("finish_reason")
     return ChatReply(
@@ -219,7 +220,7 @@ def read_completion(data: Any) -> ChatReply:
 
 
 def answer(text: str) -> str:
-    """The text without the model's thinking; thinking that was cut off leaves nothing."""
+    """A reply's text without the model's thinking; empty if the thinking was cut off."""
     whole = text.encode("utf-8", "replace").decode()  # a reply cut inside an emoji has half a character
     thought, closed, rest = whole.lstrip().removeprefix("<think>").partition("</think>")
     shown = rest.lstrip() if closed and "<think>" not in thought else whole
@@ -236,7 +237,7 @@ def _text(content: Any) -> str:
 
 
 def _tool_calls(calls: Any) -> tuple[ToolCall, ...]:
-    """Calls in the protocol's own form, nothing else of what a server may add."""
+    """The calls of tools in the form of the protocol, without anything that a server may add."""
     called: list[ToolCall] = []
     for index, call in enumerate(calls or ()):
         name, arguments = str(call["function"]["name"]), call["function"].get("arguments")

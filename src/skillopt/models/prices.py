@@ -51,8 +51,8 @@ def is_priced(model: str, overrides: Mapping[str, Price]) -> bool:
 
 
 def cost_of(usage: Usage, price: Price | None) -> float | None:
-    """Dollars; None if the price is unknown. Tokens that the endpoint reads from its cache or writes into it have
-    separate prices."""
+    """The cost in dollars; None if the price is unknown. Tokens that the endpoint reads from its cache or writes into
+    it have separate prices."""
     if price is None:
         return None
     cached = price.input if price.cached is None else price.cached

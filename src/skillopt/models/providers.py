@@ -1,4 +1,4 @@
-"""All other providers (`anthropic:`, `google:`, `bedrock:`, `mistral:`, `groq:` …), through pydantic-ai (an extra)."""
+"""Models of all other providers (`anthropic:`, `google:`, `mistral:`, `groq:` …), through pydantic-ai (an extra)."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class ProviderChat(ChatModel):
         from pydantic_ai.direct import model_request
 
         loop = asyncio.get_running_loop()
-        if self._closed or self._loop not in (None, loop):  # its connections belonged to an event loop that has ended
+        if self._closed or self._loop not in (None, loop):  # its connections belong to a loop that has ended
             self._model = self._build()
         self._loop, self._closed = loop, False
         messages, parameters = messages_from(request.messages), _parameters(request)
@@ -104,7 +104,7 @@ class ProviderChat(ChatModel):
             raise TransientError(text, usage=Usage()) from error
 
     def _explained(self, error: Any, sent: Sequence[str]) -> ModelError | ParameterRefused:
-        """The endpoint's error as one of our types, the same type as in openai_chat.py."""
+        """The endpoint's error as an error of SkillOpt, of the same type as in openai_chat.py."""
         body = error.body if error.body is not None else str(error)
         for name in sent:
             if name in self._optional and any(
@@ -211,7 +211,7 @@ def _build(name: str, provider: str, model: str, url: str, key_name: str) -> Mod
 
 
 def _http_client(provider_class: type) -> dict[str, Any]:
-    """The argument `http_client` if the provider takes one. This client limits the size of an answer, as our own
+    """The argument `http_client` if the provider takes one. This client limits the size of an answer, as transport.py
     does."""
     parameter = inspect.signature(provider_class).parameters.get("http_client")
     kind = re.search(r"(httpx2?)\.AsyncClient|HTTPClient", str(parameter.annotation)) if parameter else None

@@ -21,7 +21,7 @@ T = TypeVar("T")
 LONGEST_BAD_REPLY = 4000
 """The most characters of an unusable reply that the second request repeats."""
 LONGEST_PROBLEM = 6000
-"""The most characters of the sentence on a partly usable reply."""
+"""The most characters of the sentence that describes a partly usable reply."""
 QUOTED = 160
 """The most characters of an unusable reply that a message quotes."""
 NEXT_FORM: dict[Form, Form] = {"schema": "json", "json": "text"}
@@ -56,7 +56,8 @@ class CheckedReply(Generic[T]):
 async def ask(
     optimizer: Caller, messages: list[Message], schema: Schema, check: Callable[[Any], T], *, label: str
 ) -> CheckedReply[T]:
-    """Ask; if the reply does not fit, ask once more and say why. `check` returns the value or raises ValueError."""
+    """Ask the optimizer; if the reply does not fit, ask once more and say why. `check` returns the value or raises
+    ValueError."""
     problems: list[str] = []
     quoted: list[str] = []
     answer = ""
@@ -141,7 +142,7 @@ def parse(reply: ChatReply) -> Any:
 def without_thinking(text: str) -> str:
     """The reply without a reasoning model's thoughts; empty if the thoughts do not end."""
     if _BEGINS_WITH_OBJECT.match(text):
-        return text  # a tag inside it is part of its text
+        return text  # a tag inside the object is part of its text
     tags = [(tag.start(), tag.end(), bool(tag[1]), tag[2].lower()) for tag in _THOUGHT_TAG.finditer(text)]
     last = {name: start for start, _, closes, name in tags if closes}
     outside: list[str] = []

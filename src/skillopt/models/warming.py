@@ -16,19 +16,19 @@ from skillopt.models.base import ChatRequest
 from skillopt.provider_table import Provider
 
 KEPT = 270.0
-"""Seconds. A prefix that was not used for so long is no longer in the cache: providers keep it for five minutes."""
+"""The seconds after which an unused prefix is no longer cached: providers keep it for five minutes."""
 
 
 class Warming:
-    """Lets requests wait for the first one with the same prefix."""
+    """Makes requests wait for the first request with the same prefix."""
 
     def __init__(self, provider: Provider) -> None:
         self._least = 4 * provider.cached_from if provider.warms_cache else 0
         """The fewest characters of a prefix that the provider caches; 0 if no request has to wait."""
         self._used: dict[str, float] = {}
-        """The time of the last reply, by prefix."""
+        """The time of the last reply for each prefix."""
         self._first: dict[tuple[str, bool], asyncio.Future[None]] = {}
-        """The request that was sent alone, by prefix and priority."""
+        """The first request, which was sent alone, by prefix and priority."""
 
     @contextlib.asynccontextmanager
     async def turn(self, request: ChatRequest, low_priority: bool, waits: list[float]) -> AsyncIterator[None]:
@@ -52,7 +52,7 @@ class Warming:
         try:
             yield
             self._used[prefix] = time.monotonic()
-        finally:  # after an error, the next one goes alone
+        finally:  # after an error, the next request goes alone
             del self._first[place]
             first.set_result(None)
 

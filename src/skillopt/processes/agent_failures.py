@@ -1,4 +1,4 @@
-"""Classifies the errors of a command line: it needs a login, or it has reached a limit that will end."""
+"""Classifies the errors of a command line: does it need a login, or has it reached a limit that will end?"""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _CLOCK = re.compile(r"(?:resets?|again)\s+(?:at\s+)?(0?[1-9]|1[0-2])(?::([0-5]\d
 class AgentFailure:
     kind: Kind
     wait: float | None = None
-    """Seconds until a limit ends; None if it does not say."""
+    """Seconds until the limit ends; None if the message does not say."""
 
 
 def classify_failure(text: str, now: datetime | None = None) -> AgentFailure:

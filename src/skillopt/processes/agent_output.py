@@ -1,4 +1,4 @@
-"""Parse a command line's output: the answer, the steps before it, tokens and cost, or the error."""
+"""Parses a command line's output: the answer, the steps before it, tokens and cost, or the error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from skillopt.chat_protocol import FunctionCall, Message, ToolCall
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])|[\x00-\x08\x0b-\x1f\x7f]")
 _API_ERROR = re.compile(r"\A\s*\[?API Error: ?(.{0,500}?)\]?\s*\Z", re.DOTALL)
-"""An endpoint's refusal that some command lines print as an answer, with exit code 0."""
+"""Matches an endpoint's refusal that some command lines print as an answer, with exit code 0."""
 _SHOWN = 4000
 """The most characters of one event in the transcript."""
 
@@ -28,10 +28,10 @@ class AgentOutput:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     usd: float | None = None
-    """None if the agent does not report it."""
+    """The cost in dollars; None if the agent does not report it."""
 
     def say(self, text: object, *, joined: bool = False) -> str:
-        """Add text of the agent; `joined`: it continues the text before. Returns the text so far."""
+        """Add text of the agent and return it; `joined`: the text continues the one before."""
         if joined and self.ends_with_text():
             self.messages[-1]["content"] = f"{self.messages[-1]['content']}{text!s}"
         else:
@@ -52,12 +52,13 @@ class AgentOutput:
         self.messages.append({"role": "tool", "tool_call_id": str(identity), "content": text[:_SHOWN]})
 
     def use(self, counts: dict[str, Any] | None, prompt: tuple[str, ...], completion: tuple[str, ...]) -> None:
-        """Count tokens; the arguments are the names of the fields for tokens read and tokens written."""
+        """Add tokens to the counts; `prompt` and `completion` are the names of the fields for tokens read and
+        written."""
         self.prompt_tokens += sum(int((counts or {}).get(name) or 0) for name in prompt)
         self.completion_tokens += sum(int((counts or {}).get(name) or 0) for name in completion)
 
     def or_error(self, missing: str) -> AgentOutput:
-        """If there is neither an answer nor an error, the missing answer is the error."""
+        """This output; its error is `missing` if there is neither an answer nor an error."""
         self.error = self.error or ("" if self.output else missing)
         return self
 
@@ -82,7 +83,7 @@ def answered(output: str) -> AgentOutput:
 
 
 def json_events(stdout: str) -> Iterator[dict[str, Any]]:
-    """JSON lines, or one JSON value; other lines are ignored."""
+    """The objects of an output that is JSON lines or one JSON value; other lines are ignored."""
     for text in (stdout, *stdout.splitlines()):
         try:
             value = json.loads(text)
@@ -94,7 +95,7 @@ def json_events(stdout: str) -> Iterator[dict[str, Any]]:
 
 
 def tool_calls(messages: list[Message]) -> Iterator[tuple[str, str]]:
-    """Every tool call of a transcript: the tool's name, its arguments."""
+    """Every tool call of a transcript: the tool's name and its arguments."""
     for message in messages:
         for call in message.get("tool_calls") or ():
             yield str(call["function"]["name"]), str(call["function"]["arguments"])

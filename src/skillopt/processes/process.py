@@ -1,4 +1,4 @@
-"""Child processes: splitting a command line, its environment, and ending it with everything that it started."""
+"""Runs child processes: splits a command line, makes its environment, and ends it with everything that it started."""
 
 from __future__ import annotations
 
@@ -17,16 +17,18 @@ from skillopt.errors import UserError
 
 PLAIN = ("PATH", "LANG", "LANGUAGE", "TZ", "TERM", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS")
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
-"""Variables that every child gets, besides LC_…; the user names others. Proxies in upper and lower case."""
+"""Environment variables of proxies. Every child gets them (in upper and lower case), `PLAIN`, LC_… and those that the
+user names."""
 LONGEST_OUTPUT = 8 << 20
-"""The most bytes of a child's output; one that prints more is ended."""
+"""The most bytes of a child's output; a child that prints more is ended."""
 _SCRIPTS = (".py", ".sh", ".js", ".ts", ".mjs", ".rb")
 _GRACE = 1.0
-"""Seconds that a child's own children may hold its output open after it has ended."""
+"""Seconds to wait for the end of the output of a child that has ended: its own children may keep the output open."""
 
 
 def split_command(command: str | Sequence[str], where: str, hint: str) -> list[str]:
-    """The words; those that are files as absolute paths (links are not followed: they may be a virtual env's)."""
+    """The words of a command line. Files among them become absolute paths; links are not followed, because they may be
+    those of a virtual environment."""
     try:
         words = shlex.split(command) if isinstance(command, str) else [str(word) for word in command]
     except ValueError as error:
@@ -37,27 +39,27 @@ def split_command(command: str | Sequence[str], where: str, hint: str) -> list[s
 
 
 def fingerprint(words: Sequence[str], others: Iterable[Path] = ()) -> str:
-    """Files among the words, such as the user's scripts: if their text changes, it is another command."""
+    """A hash of the scripts among the words, such as the user's, and of `others`; empty if there are none."""
     scripts = [Path(word) for word in words if word.endswith(_SCRIPTS)]
     texts = [path.name.encode() + b"\0" + path.read_bytes() for path in [*scripts, *others] if path.is_file()]
     return hashlib.sha256(b"\0".join(texts)).hexdigest() if texts else ""
 
 
 def minimal_environ(named: Iterable[str]) -> dict[str, str]:
-    """The environment with only harmless variables and those that the user named."""
+    """The environment variables that are harmless or named by the user."""
     wanted = {*PLAIN, *PROXIES, *map(str.lower, PROXIES), *named}
     return {name: value for name, value in os.environ.items() if name in wanted or name.startswith("LC_")}
 
 
 def end_group(process: subprocess.Popen[bytes] | asyncio.subprocess.Process) -> None:
-    """End a child that leads its own group, and everything that it started."""
+    """End a child that leads its own process group, and everything that it started."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finished:
-    """How a command ended."""
+    """The result of a command."""
 
     code: int
     stdout: str
@@ -65,11 +67,11 @@ class Finished:
     timed_out: bool = False
     too_long: bool = False
     raw: bytes = b""
-    """Standard output, unchanged."""
+    """Standard output as bytes, unchanged."""
 
 
 async def run_command(argv: list[str], *, cwd: Path, env: Mapping[str, str], stdin: str, timeout: float) -> Finished:
-    """Run a command to its end, or to its time-out. Nothing that it started is left behind."""
+    """Run a command to its end, or to its time limit; then end everything that it started."""
     process = await asyncio.create_subprocess_exec(
         *argv,
         cwd=cwd,
@@ -113,8 +115,8 @@ async def run_command(argv: list[str], *, cwd: Path, env: Mapping[str, str], std
 
 
 async def _ended(process: asyncio.subprocess.Process) -> None:
-    """Wait for the end of the child alone. Process.wait() also waits for the pipes, which a child's own child may hold
-    open for ever."""
+    """Wait until the child itself has ended. Process.wait() also waits for the pipes, which a child's own child may
+    keep open for ever."""
     while process.returncode is None:  # noqa: ASYNC110 - nothing else reports it
         await asyncio.sleep(0.01)
 
@@ -129,7 +131,7 @@ async def _read(process: asyncio.subprocess.Process, stream: asyncio.StreamReade
 
 
 async def _feed(process: asyncio.subprocess.Process, data: bytes) -> None:
-    """The task on standard input; a child that does not read it does no harm."""
+    """Write data to a child's standard input. A child that does not read it causes no error."""
     assert process.stdin is not None
     with contextlib.suppress(OSError):
         process.stdin.write(data)

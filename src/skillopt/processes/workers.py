@@ -1,4 +1,4 @@
-"""Starts worker processes and asks them one thing at a time. child.py is the code inside such a process."""
+"""Starts worker processes and sends them one request at a time. child.py is the code inside such a process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from skillopt.processes.process import end_group
 
 LONGEST_ANSWER = 8 << 20
 _LOG_END = 1 << 14
-"""The bytes of a log in which its last line is looked for."""
+"""The number of bytes at the end of a log that are searched for its last line."""
 
 
 class WorkerGoneError(Exception):
@@ -31,11 +31,11 @@ class WorkerGoneError(Exception):
 
 
 class WorkerProcess:
-    """One process, asked by one thread at a time. `stop` may come from any thread."""
+    """One worker process. One thread at a time asks it; any thread may call `stop`."""
 
     def __init__(self, script: Path, env: Mapping[str, str], *, log: bool = False) -> None:
-        """With a `log`, the last line of its standard error is part of an error."""
-        self._log = tempfile.TemporaryFile() if log else None  # noqa: SIM115 - as long as the process
+        """With `log`, the last line of the process's standard error is part of an error's message."""
+        self._log = tempfile.TemporaryFile() if log else None  # noqa: SIM115 - used as long as the process
         self._asking = threading.Lock()
         # -P: the script's own folder, with names like `base`, must not come before the libraries.
         self._process = subprocess.Popen(  # noqa: S603 - our own script
@@ -53,7 +53,7 @@ class WorkerProcess:
         return self._process.poll() is None
 
     def ask(self, request: object, timeout: float | None = None) -> JsonObject:
-        """The answer to a request; text that is not valid Unicode is made so."""
+        """Send a request and return the answer. Text that is not valid Unicode is replaced."""
         line = json.dumps(request, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
         with self._asking:
             try:
@@ -93,7 +93,7 @@ class WorkerProcess:
         return "the process closed its output"
 
     def last_words(self) -> str:
-        """The last line of its log."""
+        """The last line of the process's log, in parentheses; empty if there is none."""
         if self._log is None:
             return ""
         end = os.fstat(self._log.fileno()).st_size
@@ -101,7 +101,7 @@ class WorkerProcess:
         return next((f" ({line.strip()})" for line in reversed(text.split("\n")) if line.strip()), "")
 
     def stop(self) -> None:
-        """End it, also in the middle of an answer."""
+        """End the process, even in the middle of an answer."""
         end_group(self._process)
         self._process.wait()
         with self._asking:
@@ -111,7 +111,7 @@ class WorkerProcess:
 
 
 class WorkerPool:
-    """At most `size` workers, started when they are needed. One that is gone is replaced."""
+    """At most `size` workers, which are started when they are needed. A worker that has ended is replaced."""
 
     def __init__(self, start: Callable[[], WorkerProcess], size: int) -> None:
         self._start = start

@@ -1,4 +1,4 @@
-"""The parameter: a skill (a document or a package), its edits, and the log that proves where each line came from."""
+"""Skills (a document or a package), their edits, and the log that proves where each line came from."""
 
 from skillopt.skill.document import FILE, Skill, SkillSection, Span
 from skillopt.skill.edit import Applied, Edit, SizeLimits, Skip, apply_edits

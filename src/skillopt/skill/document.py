@@ -1,7 +1,7 @@
 """A skill: a Markdown document with sections and protected regions, alone or at the head of a package of files.
 
-Text is kept byte for byte. The markers around a protected region are for a run's own records: a target and the files
-that a run hands out get the document without them (`Skill.shown`).
+Text is stored byte for byte. The markers around a protected region are only for a run's own records. Targets, and the
+files that a run gives to users, get the document without markers (`Skill.shown`).
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ FILE = "SKILL.md"
 OPEN_MARKER = "<!-- skillopt:protected slow_update -->"
 CLOSE_MARKER = "<!-- /skillopt:protected -->"
 MARKER = re.compile(r"<!--\s*/?\s*skillopt\s*:", re.IGNORECASE)
-"""Matches anything that could be taken for one of our markers."""
+"""Matches anything that looks like a marker of SkillOpt."""
 
 _MARKERS = f"(?:{re.escape(OPEN_MARKER)}|{re.escape(CLOSE_MARKER)})"
 _NOT_SHOWN = re.compile(rf"^[ \t]*{_MARKERS}[ \t]*(?:\r?\n|\Z)|{_MARKERS}", re.MULTILINE)
-"""A marker, with the whole line if nothing else is on it."""
+"""Matches a marker, with the whole line if nothing else is on it."""
 _REGION = re.compile(f"{re.escape(OPEN_MARKER)}(?:(?!{re.escape(OPEN_MARKER)}).)*?{re.escape(CLOSE_MARKER)}", re.DOTALL)
-"""Matches from the last opening marker before a closing one: a stray marker above does not protect other text."""
+"""Matches a protected region. A stray opening marker above its opening marker does not protect other text."""
 _HEADING = re.compile(r" {0,3}(#{1,6})(?=[ \t]|$)")
 _CLOSING_MARKS = re.compile(r"(?:^| )#+$")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)$")
 _MARKED = re.compile(r"^ {0,3}(?:#|```|~~~).*", re.MULTILINE)
-"""A line that may be a heading or a fence; a long document has few of them."""
+"""Matches a line that may be a heading or a fence; a long document has few such lines."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class SkillSection:
 
     title: str
     level: int
-    """1 to 6; 0 for the text before the first heading."""
+    """The heading's level, 1 to 6; 0 for the text before the first heading."""
     span: Span
 
 
@@ -59,13 +59,13 @@ class Skill:
     """An immutable skill: one document, or a package of files with SKILL.md at its head."""
 
     text: str = ""
-    """The document; of a package, SKILL.md without its front matter."""
+    """The text of the document; for a package, SKILL.md without its front matter."""
     front: str = ""
     """SKILL.md's front matter with both `---` lines, unchanged; empty if it has none."""
     others: Mapping[str, bytes] = field(default_factory=dict, hash=False)
     """The package's further files by their paths, such as `references/rules.md`. Never changed in place."""
     executable: frozenset[str] = frozenset()
-    """The executable ones among the further files."""
+    """The paths of the further files that are executable."""
 
     @property
     def is_package(self) -> bool:
@@ -78,7 +78,7 @@ class Skill:
 
     @cached_property
     def hash(self) -> str:
-        """Hash of a document's text or of all files of a package: skills that can act differently have other hashes."""
+        """A hash of the document or all files of a package. Skills that can act differently have different hashes."""
         if not self.is_package:
             return hashlib.sha256(self.text.encode()).hexdigest()
         rows = [
@@ -89,8 +89,8 @@ class Skill:
 
     @cached_property
     def shown(self) -> Skill:
-        """This skill as every target reads it and `best_skill.md` has it: the guidance stays, its markers go, and so do
-        standard sections without text."""
+        """This skill as targets read it and `best_skill.md` has it. Guidance stays; its markers and standard sections
+        without text are removed."""
         from skillopt.skill.standard import empty_sections
 
         text = self.text
@@ -102,11 +102,11 @@ class Skill:
 
     @cached_property
     def tokens(self) -> int:
-        """Tokens of the document that every target gets; further files are read only when needed."""
+        """The number of tokens of the document that targets get; further files are read only when needed."""
         return count_tokens(self.shown.text)
 
     def read(self, path: str) -> str | None:
-        """A file as text, SKILL.md without its front matter; None if there is none, or it is not text."""
+        """The text of a file (of SKILL.md without its front matter); None if it does not exist, or is not text."""
         if path == FILE:
             return self.text
         try:
@@ -115,7 +115,7 @@ class Skill:
             return None
 
     def with_file(self, path: str, text: str) -> Skill:
-        """This skill with one file's text replaced or added; a further file without text is removed."""
+        """This skill with one file's text replaced or added. Without text, a further file is removed."""
         if path == FILE:
             return replace(self, text=text)
         others = {name: content for name, content in self.others.items() if name != path}
@@ -124,7 +124,7 @@ class Skill:
         return replace(self, others={**others, path: text.encode()})
 
     def write_to(self, folder: Path, front: str = "") -> Path:
-        """Write all files into a new or an empty folder; `front` is for a skill without front matter."""
+        """Write all files into a new or an empty folder. `front` is the front matter for a skill that has none."""
         from skillopt.skill.folder import write_folder
 
         return write_folder(self, folder, front)
@@ -149,7 +149,7 @@ class Skill:
 
     @cached_property
     def protected(self) -> tuple[Span, ...]:
-        """Regions that no edit may touch, markers included."""
+        """The regions that no edit may touch, markers included."""
         return tuple(Span(m.start(), m.end()) for m in _REGION.finditer(self.text))
 
     @property
@@ -161,7 +161,7 @@ class Skill:
         return region.removeprefix(OPEN_MARKER).removesuffix(CLOSE_MARKER).strip("\n")
 
     def with_guidance(self, guidance: str) -> Skill:
-        """This skill with its protected region replaced (or added at the end); the rest stays as it is."""
+        """This skill with new text in its protected region, which is added at the end if there is none."""
         if MARKER.search(guidance):
             raise ValueError("guidance must not contain a protected-region marker")
         region = f"{OPEN_MARKER}\n{guidance.strip()}\n{CLOSE_MARKER}"
@@ -178,7 +178,7 @@ class Skill:
         return [s for s in named if not any(r.start <= s.span.start < r.end for r in self.protected)]
 
     def below(self, section: SkillSection) -> Span:
-        """A section with its subsections. A title (level 1) has none: the whole document is below it."""
+        """The span of a section with its subsections. A title (level 1) counts as without subsections."""
         if section.level < 2:
             return section.span
         later = (s for s in self.sections if s.span.start > section.span.start and s.level <= section.level)
@@ -186,12 +186,12 @@ class Skill:
 
 
 def split_lines(text: str) -> list[str]:
-    """Lines with their ends. Unlike str.splitlines, only a newline ends a line, as in Markdown."""
+    """The lines of a text with their ends. Unlike str.splitlines, only a newline ends a line, as in Markdown."""
     return [line for line in re.split(r"(?<=\n)", text) if line]
 
 
 def open_fence(text: str) -> str:
-    """The code fence that is still open at the end, or an empty string."""
+    """The code fence that is still open at the end of a text; empty if none is."""
     fence = ""
     for marked in _MARKED.finditer(text):
         fence = _fence_after(marked[0], fence)

@@ -1,4 +1,4 @@
-"""Edits of a skill: add, modify, delete. Each applies as a whole or is skipped with a reason; nothing is guessed."""
+"""Edits of a skill: add, modify, delete. Each is applied as a whole, or skipped with a reason; nothing is guessed."""
 
 from __future__ import annotations
 
@@ -46,23 +46,23 @@ class Edit(BaseModel):
     id: str = ""
     op: Op
     file: str = FILE
-    """The package's file that it changes; an `add` may make a new one. Stored only if it is not SKILL.md."""
+    """The file that the edit changes; an `add` may make a new file. Stored only if it is not SKILL.md."""
     section: str = ""
-    """The section for an `add` (created if it does not exist); for others it distinguishes equal anchors."""
+    """For an `add`: the section to add to, created if it does not exist. Otherwise: distinguishes equal anchors."""
     anchor: str = ""
     """The verbatim text that is modified or deleted; empty for `add`."""
     text: str = ""
     dropped: tuple[DroppedText, ...] = ()
-    """Lines of its anchor that a `modify` leaves out, each with the reason. Stored only if there is any."""
+    """Lines of the anchor that a `modify` leaves out, each with the reason. Stored only if there are any."""
     rationale: str = ""
     pattern: str = ""
-    """Short name of the failure's cause."""
+    """The optimizer's short name for the failure's cause."""
     group: str = ""
-    """Edits of one reply with the same name here belong together. Stored only if it is not empty."""
+    """The name of the edit's group: edits of one reply with the same name belong together. Stored only if not empty."""
     trajectory_ids: tuple[str, ...] = ()
     impact: float = Field(default=0.5, ge=0, le=1)
     source: str = ""
-    """The analyst that proposed it, such as `llm/mixed`."""
+    """The analyst that proposed the edit, such as `llm/mixed`."""
 
     @field_validator("impact", mode="before")
     @classmethod
@@ -93,7 +93,7 @@ class Edit(BaseModel):
 
 
 def _without_halves(text: str) -> str:
-    """Replace half surrogate pairs of a broken reply, which cannot be stored."""
+    """Replace half surrogate pairs, which a broken reply may contain and which cannot be stored."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -107,7 +107,7 @@ class SizeLimits:
 
     max_edit_tokens: int = 400
     max_skill_tokens: int = 8000
-    """The most tokens of the document; of a package, of SKILL.md."""
+    """The most tokens of the document; for a package, of SKILL.md."""
     max_file_tokens: int = 8000
     """The most tokens of each further file."""
     max_total_tokens: int = 40_000
@@ -119,14 +119,14 @@ class SizeLimits:
 UNLIMITED = SizeLimits(
     max_edit_tokens=1 << 40, max_skill_tokens=1 << 40, max_file_tokens=1 << 40, max_total_tokens=1 << 40
 )
-"""No limits, for edits that were accepted before."""
+"""No limits, to apply again edits that were accepted before."""
 
 
 @dataclass(frozen=True)
 class Skip:
     edit_id: str
     kind: str
-    """A word for counting, such as `anchor_missing` or `too_large`."""
+    """The word by which skipped edits are counted, such as `anchor_missing` or `too_large`."""
     reason: str
 
 
@@ -147,14 +147,15 @@ class _Unfit(Exception):  # noqa: N818
 
 @dataclass
 class _Draft:
-    """The replacements found so far, all in coordinates of the original text."""
+    """The replacements by the edits so far. All spans refer to the original text."""
 
     skill: Skill
     replacements: list[tuple[Span, str]] = field(default_factory=list)
     new_sections: dict[str, tuple[str, list[str]]] = field(default_factory=dict)
 
     def render(self, *, in_order: bool = True) -> str:
-        """`in_order` puts new standard sections at their places, not all new ones at the end."""
+        """The text with all replacements. With `in_order`, new standard sections go to their places, others to the
+        end."""
         old = self.skill.text
         insertions = {span.start: text for span, text in self.replacements if span.start == span.end}
         tail = _end_of_content(self.skill, Span(0, len(old)))
@@ -176,8 +177,8 @@ class _Draft:
         return text.replace("\r\n", "\n").replace("\n", "\r\n") if only_crlf else text
 
     def _before(self, title: str) -> int | None:
-        """The section before which a new standard section is inserted, unless an edit replaces the text around its
-        start."""
+        """The start of the section before which a new standard section is inserted. None if there is no such section,
+        or an edit replaces the text around that start."""
         at = next_section(self.skill, title)
         replaced = at is not None and any(span.start < at < span.end for span, _ in self.replacements)
         return None if replaced else at
@@ -186,10 +187,10 @@ class _Draft:
 def apply_edits(
     skill: Skill, edits: Iterable[Edit], limits: SizeLimits | None = None, *, in_order: bool = True
 ) -> Applied:
-    """Apply `edits` in order; every anchor refers to its file in `skill` as it was before any of them.
+    """Apply `edits` in order. Every anchor refers to its file in `skill` before the first edit.
 
-    Of two edits that touch the same text the first applies. Text and files that no edit touches stay byte for byte. A
-    further file that edits leave without text is removed. Without `in_order` every new section goes to the end.
+    If two edits touch the same text, the first is applied. Text and files that no edit touches stay byte for byte. A
+    further file that edits leave without text is removed. Without `in_order`, every new section goes to the end.
     """
     builder = SkillBuilder(skill, limits or SizeLimits(), in_order=in_order)
     applied: list[Edit] = []
@@ -209,13 +210,13 @@ class SkillBuilder:
     def __init__(self, skill: Skill, limits: SizeLimits, *, in_order: bool = True) -> None:
         self._in_order = in_order
         self.skill = skill
-        """The skill with the edits so far."""
+        """The skill with the edits applied so far."""
         self._before = skill
         self._limits = limits
         self._drafts: dict[str, _Draft] = {}
 
     def add(self, edit: Edit) -> Skip | None:
-        """Apply an edit; or say why not, and leave the skill as it is."""
+        """Apply an edit. If that is not possible, return the reason and leave the skill as it is."""
         edit = _in_script(edit)
         before, limits = self._before, self._limits
         try:
@@ -232,7 +233,7 @@ class SkillBuilder:
         return None
 
     def add_all(self, edits: Iterable[Edit]) -> Skip | None:
-        """Apply all of these edits; or say why one of them cannot be applied, and leave the skill as it is."""
+        """Apply all of these edits. If one cannot be applied, return the reason and leave the skill as it is."""
         before = self.skill, dict(self._drafts)
         skip = next((skip for edit in edits if (skip := self.add(edit))), None)
         if skip:
@@ -241,7 +242,7 @@ class SkillBuilder:
 
 
 def _in_script(edit: Edit) -> Edit:
-    """The document without its headings if the file is a script, in which `#` begins a comment."""
+    """The edit without its section if the file is a script, because `#` begins a comment there."""
     return edit.model_copy(update={"section": ""}) if part_of(edit.file) == "scripts" else edit
 
 
@@ -266,7 +267,7 @@ def _check_structure(attempt: _Draft, grown: Skill, file: str) -> None:
 
 
 def _check(edit: Edit, limits: SizeLimits) -> None:
-    """Problems of an edit that show without the document."""
+    """Raise _Unfit for problems of an edit that do not depend on the document."""
     if not edit.trajectory_ids:
         raise _Unfit("no_trajectory", "cites no trajectory")
     if edit.op != "delete" and not edit.text.strip():
@@ -291,8 +292,8 @@ def _check(edit: Edit, limits: SizeLimits) -> None:
 
 
 def whole_section(edit: Edit, skill: Skill) -> Edit:
-    """A `modify` or `delete` that names a section and no anchor means all of it, with its subsections: that becomes the
-    anchor. Its heading stays if the new text does not repeat it."""
+    """Complete a `modify` or `delete` that names a section and no anchor: the anchor becomes the whole section with its
+    subsections. The heading stays if the new text does not repeat it."""
     if edit.op == "add" or edit.anchor.strip() or not edit.section.strip():
         return edit
     document = Skill(skill.read(edit.file) or "")
@@ -308,7 +309,7 @@ def whole_section(edit: Edit, skill: Skill) -> Edit:
 
 
 def unsafe(text: str) -> tuple[str, str] | None:
-    """Why a text may not enter a document, whoever wrote it: kind and reason; None when it may."""
+    """Why a text may not enter a document, as kind and reason, whoever wrote the text; None if it may."""
     if _CONTROL.search(text.replace("\r\n", "\n")):
         return "control_characters", "contains control characters"
     if MARKER.search(text):
@@ -317,7 +318,7 @@ def unsafe(text: str) -> tuple[str, str] | None:
 
 
 def _place(draft: _Draft, edit: Edit) -> _Draft:
-    """`draft` with this edit's replacement added, or _Unfit."""
+    """The draft with the replacement of this edit; raises _Unfit if the edit cannot be applied."""
     if edit.op == "add":
         return _place_add(draft, edit)
     span = _find(draft.skill, edit)
@@ -356,7 +357,7 @@ def _place_add(draft: _Draft, edit: Edit) -> _Draft:
 
 
 def _find(skill: Skill, edit: Edit) -> Span:
-    """The anchor's position. It must occur verbatim, once, outside every protected region."""
+    """The span of the anchor, which must occur verbatim, once, outside every protected region; else raises _Unfit."""
     spots, at = [], skill.text.find(edit.anchor)
     while at >= 0:
         spots.append(Span(at, at + len(edit.anchor)))
@@ -375,7 +376,7 @@ def _find(skill: Skill, edit: Edit) -> Span:
 
 
 def _end_of_content(skill: Skill, span: Span) -> int:
-    """The position of an addition to this span: after its last text, before a protected region that follows."""
+    """The position at which text is added to a span: after its last text, before a protected region that follows."""
     end = next((r.start for r in skill.protected if span.start <= r.start < span.end), span.end)
     if not skill.text[span.start : end].strip():
         return span.start if end < span.end or not span.start else end
@@ -383,14 +384,14 @@ def _end_of_content(skill: Skill, span: Span) -> int:
 
 
 def _after(text: str, point: int) -> str:
-    """Line breaks that must follow an insertion to separate it from the next line."""
+    """The line breaks that must follow an insertion to separate it from the next line."""
     if point == len(text):
         return "\n"
     return "" if text[point] in "\r\n" else "\n\n"
 
 
 def _whole_line(text: str, span: Span) -> Span:
-    """Extend a deletion to the line's break, and to one of the two blank lines that would be left."""
+    """Extend the span of a deletion to the line's break, and to one of the two blank lines that would be left."""
     before = re.search(r"(?:\r?\n)*$", text[: span.start])
     breaks = re.findall(r"\r?\n", before[0]) if before else []
     after = text[span.end :]
@@ -404,7 +405,7 @@ def _whole_line(text: str, span: Span) -> Span:
 
 
 def _without_own_heading(text: str, section: str) -> str:
-    """The text without the section's heading, which models like to repeat above an addition."""
+    """The text without the section's heading, which models often repeat above an addition."""
     first, _, rest = text.lstrip("\r\n").partition("\n")
     repeats = first.startswith("#") and normal_title(first) == normal_title(section)
     return rest if repeats and section.strip() else text

@@ -10,10 +10,10 @@ _NEXT = re.compile(rf"\s*(?:$|#{{1,6}}\s|{_TASK}|<!--|```|~~~)", re.IGNORECASE)
 
 
 def without_example(text: str, task: str) -> str:
-    """The text without the examples of this very task; the same text if it has no example of the task.
+    """The text without examples of this task; unchanged if it has none.
 
-    An example begins with a mark such as `Task:` and the whole task, word for word. It ends with the reply's last line:
-    before an empty line, a heading, a fence or the next example.
+    An example begins with a mark such as `Task:` and the whole task, word for word. It ends with the last line of the
+    reply: before an empty line, a heading, a fence or the next example.
     """
     words = task.split()
     if not words or " ".join(words) not in " ".join(text.split()):
@@ -29,7 +29,7 @@ def without_example(text: str, task: str) -> str:
 
 
 def _end(text: str, at: int) -> int:
-    """The end of the example whose task ends here; -1 if no reply follows."""
+    """The position at which the example ends whose task ends at `at`; -1 if no reply follows."""
     rest = text[at:].removeprefix("\n")
     if not _REPLY.match(rest):
         return -1

@@ -1,4 +1,4 @@
-"""A package on disk: read with every check before a byte is taken, written so that nothing outside is touched."""
+"""Reads and writes packages on disk. All checks come before the first file is read; nothing outside is touched."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from skillopt.skill.document import FILE, Skill
 from skillopt.skill.package import PackageError, read_package
 
 MOST_FILES, MOST_BYTES, LARGEST_FILE = 2000, 100_000_000, 30_000_000
-"""Limits above the size of any package: a home folder that is named by mistake is not read."""
+"""Limits that no package reaches. They stop SkillOpt from reading a home folder that was named by mistake."""
 _LEFT_OUT = {".git", ".env", "__pycache__", ".DS_Store"}
 """Files in the folder that do not belong to the package, such as the user's `.env`."""
 _BLANK = re.compile("[\\\\\u115f\u1160\u2800\u3164\uffa0]")
@@ -27,14 +27,15 @@ _BLANK = re.compile("[\\\\\u115f\u1160\u2800\u3164\uffa0]")
 
 
 class NotAFileError(OSError):
-    """A link, a pipe, a device or a folder in the place of a file."""
+    """There is a link, a pipe, a device or a folder in place of a file."""
 
     def __init__(self, path: object) -> None:
         super().__init__(errno.EINVAL, "is a link, a pipe or a device, and must be a regular file", str(path))
 
 
 def open_regular(path: Path, mode: str = "rb") -> BufferedRandom:
-    """Open a regular file as bytes. A link is not followed, a pipe or device not waited for: NotAFileError."""
+    """Open a regular file as bytes. Raises NotAFileError for a link, a pipe or a device, without following it or
+    waiting."""
     return cast(BufferedRandom, open(path, mode, opener=_opened))
 
 
@@ -52,7 +53,7 @@ def _opened(path: str, flags: int) -> int:
 
 
 def path_problem(path: str) -> str:
-    """Why this cannot be the path of a package's file; empty if it can. `references/rules.md` can."""
+    """Why this cannot be the path of a file in a package; empty if it can. `references/rules.md` can."""
     parts = path.split("/")
     if not path or path.startswith("/") or any(part in {"", ".", ".."} for part in parts):
         return "must be a path inside the package, such as references/rules.md, without '..'"
@@ -66,7 +67,7 @@ def path_problem(path: str) -> str:
 
 
 def name_clash(paths: Iterable[str]) -> str:
-    """Names two of these paths that are the same on a disk that ignores case; empty if there are none."""
+    """A text that names two of these paths that are the same on a disk that ignores case; empty if there are none."""
     seen: dict[str, str] = {}
     for path in paths:
         parts = path.split("/")
@@ -98,7 +99,7 @@ def read_folder(folder: Path) -> Skill:
 def listed(folder: Path) -> Iterator[tuple[str, Path, os.stat_result]]:
     """The package's files in a fixed order: path in the package, path on disk, the result of `stat`.
 
-    All are checked before the first is given out: links that lead out of the folder, sizes, names, kinds.
+    All files are checked before the first one is yielded: links out of the folder, sizes, names, kinds.
     """
     files: list[tuple[str, Path, os.stat_result]] = []
     size = 0
@@ -158,12 +159,12 @@ def _checked(folder: Path, path: str, file: Path) -> os.stat_result:
 
 
 class PackageChanges(BaseModel):
-    """skills/skill_vNNNN.files.json: files of a package that differ from the package that the run began with."""
+    """The record `skills/skill_vNNNN.files.json`: how a package's files differ from those that the run began with."""
 
     hash: str
     """The hash of the whole package."""
     changed: dict[str, str]
-    """The new text by path."""
+    """The new text of each changed file, by path."""
     removed: list[str]
 
 
@@ -175,7 +176,8 @@ def changes(base: Skill, skill: Skill) -> PackageChanges:
 
 
 def with_changes(base: Skill, text: str, changed: PackageChanges) -> Skill:
-    """The skill from its stored `changes`. Raises PackageError if the package's files have changed since."""
+    """The skill from its text and its stored `changes`. Raises PackageError if the package's files have changed
+    since."""
     skill = replace(base, text=text)
     for path in changed.removed:
         skill = skill.with_file(path, "")
@@ -187,10 +189,10 @@ def with_changes(base: Skill, text: str, changed: PackageChanges) -> Skill:
 
 
 def write_folder(skill: Skill, folder: Path, front: str = "") -> Path:
-    """Write all files of a skill into a folder that is not there yet, or is empty. Returns the folder.
+    """Write all files of a skill into a folder that does not exist yet or is empty. Returns the folder.
 
-    `front` is the front matter for a skill that has none. Every path is checked first; a file or link that
-    is already there is never followed or replaced.
+    `front` is the front matter for a skill that has none. All paths are checked first. An existing file or link is
+    never followed or replaced.
     """
     files = {FILE: ((skill.front or front) + skill.text).encode(), **skill.others}
     for path in files:

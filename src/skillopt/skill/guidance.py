@@ -1,4 +1,4 @@
-"""Guidance of the slow update: lines in the protected region, which have separate edits."""
+"""Applies edits to the guidance of the slow update: the lines in the protected region."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from skillopt.skill.edit import Applied, Edit, SizeLimits, apply_edits
 
 
 def apply_guidance(skill: Skill, edits: Sequence[Edit], limits: SizeLimits) -> Applied:
-    """Apply edits to the protected region only: anchors are lines of it, additions are put at its end, lines that no
-    edit names stay. `limits` hold for the region."""
+    """Apply edits to the protected region only. Anchors are lines of the region, and additions are put at its end.
+    `limits` are for the region."""
     inside = [edit.model_copy(update={"section": ""}) for edit in edits]
     result = apply_edits(Skill(skill.guidance), inside, limits)
     return replace(result, skill=skill.with_guidance(result.skill.text) if result.applied else skill)

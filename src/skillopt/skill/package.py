@@ -17,19 +17,19 @@ MAX_NAME, MAX_DESCRIPTION = 64, 1024
 FIELDS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
 _FRONT = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _DESCRIPTION = re.compile(r"^description[ \t]*:.*?(?=^\S|\Z)", re.DOTALL | re.MULTILINE)
-"""The field with its continuation lines: up to the next line that begins at the margin."""
+"""Matches the description with its continuation lines: up to the next line that begins at the margin."""
 
 
 class PackageError(ValueError):
-    """An error that says what is wrong with a package, and how to fix it."""
+    """A package is wrong; the message says how to fix it."""
 
 
 @dataclass(frozen=True)
 class Package:
-    """The text of a SKILL.md in two parts that together are the file."""
+    """The text of a SKILL.md, split into front matter and body."""
 
     front: str
-    """With both `---` lines, unchanged; empty if the file has none."""
+    """The front matter with both `---` lines, unchanged; empty if the file has none."""
     body: str
 
     @property
@@ -59,7 +59,7 @@ class Package:
         return Package(self.front, body)
 
     def with_description(self, description: str) -> Package:
-        """Only the description's own lines change."""
+        """The package with another description; all other lines stay as they are."""
         if not _DESCRIPTION.search(self.front):
             raise PackageError("the front matter has no description to train")
         end = "\r\n" if self.front.startswith("---\r\n") else "\n"
@@ -78,12 +78,12 @@ def one_line(text: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """A scalar on one line that every YAML reader takes as this text. Three hyphens would end the front matter."""
+    """The text as a YAML scalar on one line. Three hyphens, which would end the front matter, become a dash."""
     return json.dumps(re.sub("-{3,}", "—", one_line(text)), ensure_ascii=False)
 
 
 def plain_description(text: str) -> str:
-    """A trained document as a description: one paragraph without headings and list marks."""
+    """A trained document as the description of a package: one paragraph without headings and list marks."""
     lines = [line.strip() for line in text.splitlines()]
     bare = (re.sub(r"^(?:[-*+]|\d+[.)])\s+", "", line) for line in lines if not re.match(r"#{1,6}(?:\s|$)", line))
     return re.sub("-{3,}", "—", one_line(" ".join(bare)))

@@ -1,4 +1,4 @@
-"""The rules of a skill that can be taken out, each with the document that is left without it."""
+"""Finds the rules of a skill, and removes rules from its document."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ _Range = tuple[int, int]
 @dataclass(frozen=True, kw_only=True)
 class Part:
     name: str
-    """Its position: `line 9` or `lines 4–6`."""
+    """The position of the rule: `line 9` or `lines 4–6`."""
     text: str
     skill: Skill
-    """The document that it is a part of."""
+    """The document that contains the rule."""
     lines: tuple[int, int]
-    """Its first and last line, from 1."""
+    """The first and the last line of the rule, from 1."""
 
     @property
     def without(self) -> Skill:
-        """The document with this part taken out, made when it is asked for: a long document has many parts."""
+        """The document without this rule. It is made on request, because a long document has many rules."""
         return without_lines(self.skill, [self.lines])
 
 
 def rules(skill: Skill) -> list[Part]:
-    """Every list item, with what is indented below it, and every paragraph; headings and markers do not count."""
+    """The rules of a skill: list items, each with the lines indented below it, and paragraphs; not headings and
+    markers."""
     lines = split_lines(skill.text)
     parts = []
     for start, end in _blocks(lines):
@@ -43,8 +44,8 @@ def rules(skill: Skill) -> list[Part]:
 
 
 def without_lines(skill: Skill, lines: Sequence[tuple[int, int]]) -> Skill:
-    """The document with several rules taken out at once: each by its first and last line, from 1. If a rule was between
-    two blank lines, one of them is removed, too."""
+    """The document without several rules, each given by its first and last line, from 1. If a rule was between two
+    blank lines, one of them is removed, too."""
     gone = {number for first, last in lines for number in range(first, last + 1)}
     kept: list[str] = []
     cut = False

@@ -1,6 +1,6 @@
-"""The provenance of a skill: an append-only, hash-chained log of every accepted edit.
+"""The patch log of a skill: an append-only, hash-chained log of every accepted edit.
 
-From the initial skill and this log alone, every version can be rebuilt byte for byte.
+Every version can be rebuilt byte for byte from the initial skill and this log.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Entry(BaseModel):
     """The skill version that this edit is part of."""
     skill_before: str
     skill_after: str
-    """Hashes of the documents before and after the whole step."""
+    """Hashes of the skill before (`skill_before`) and after the whole step."""
     edit: Edit
     evidence: dict[str, JsonValue]
-    """What the gate measured."""
+    """The gate's measurements for the step."""
     prev: str
     hash: str = ""
 
@@ -55,12 +55,13 @@ class Entry(BaseModel):
 
 
 class PatchLog:
-    """`patch_log.jsonl`. Entries are added together, step by step; `size` marks a place to go back to."""
+    """The file `patch_log.jsonl`. The entries of a step are added together. `truncate` goes back to an earlier
+    `size`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._tail: tuple[int, str] | None = None
-        """Number and hash of the last entry, once known."""
+        """Number and hash of the last entry; None before they have been read."""
 
     @property
     def size(self) -> int:
@@ -114,7 +115,7 @@ class PatchLog:
             self._tail = None
 
     def entries(self) -> Iterator[Entry]:
-        """All entries, the chain checked; a broken one raises and is named."""
+        """All entries in order. Raises PatchLogError that names the first entry that breaks the chain of hashes."""
         prev = GENESIS
         if not self.path.exists():
             return
@@ -134,7 +135,8 @@ class PatchLog:
 
 
 def replay(initial: Skill, entries: Sequence[Entry]) -> dict[int, Skill]:
-    """Every version from the log alone: `{0: initial, 1: …}`. Raises if the result differs from the log's hashes."""
+    """Every version of the skill, rebuilt from the log: `{0: initial, 1: …}`. Raises PatchLogError if a hash differs
+    from the log."""
     versions = {0: initial}
     skill = initial
     for version in sorted({entry.version for entry in entries}):
@@ -149,7 +151,7 @@ def replay(initial: Skill, entries: Sequence[Entry]) -> dict[int, Skill]:
 
 
 def applied_in_order(before: Skill, group: Sequence[Entry]) -> list[Skill]:
-    """The document after the first edit of one version, after the first two, and so on; the last is the version."""
+    """The skill after the first edit of one version, after the first two, and so on; the last one is the version."""
     if group[0].kind == "guidance":
         edits = [entry.edit for entry in group]
         return [apply_guidance(before, edits[:count], UNLIMITED).skill for count in range(1, len(edits) + 1)]

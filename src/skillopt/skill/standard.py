@@ -1,4 +1,4 @@
-"""The standard sections of a skill without other sections: their order, and how empty ones are left out."""
+"""The standard sections of a skill that begins without sections: their order, and which of them are empty."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ _LEVEL = 2
 
 
 def rank(title: str) -> int:
-    """The place of a standard section among new ones; other sections come after them."""
+    """The position of a standard section among new sections; other sections come after all of them."""
     name = normal_title(title)
     return _ORDER.index(name) if name in _ORDER[:-1] else len(_ORDER)
 
 
 def next_section(skill: Skill, title: str) -> int | None:
-    """The start of the section before which a new standard section goes: a later standard one, or Examples."""
+    """The position at which a new standard section is inserted: before a later standard section or Examples. None if
+    there is none."""
     later = (section for name in _ORDER[rank(title) + 1 :] for section in skill.find_sections(name))
     return min((section.span.start for section in later if section.level == _LEVEL), default=None)
 
 
 def empty_sections(skill: Skill) -> list[Span]:
-    """Headings of standard sections that have no text, with the blank lines below. Guidance is not their text."""
+    """The spans of standard sections without text: heading and blank lines. Guidance does not count as text of a
+    section."""
     headings = [s for title in STANDARD for s in skill.find_sections(title) if s.level == _LEVEL]
     spans = []
     for section in sorted(headings, key=lambda section: section.span.start):

@@ -1,4 +1,4 @@
-"""Counts tokens by one estimate, the same on every machine, because limits decide results."""
+"""Estimates numbers of tokens in the same way on every machine, because limits on tokens decide results."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _WEIGHTS = {
     "word": 1.0, "number": 1.0, "line": 1.0, "spaces": 0.7, "underscore": 0.3, "korean": 0.6, "wide": 0.7,
     "letter": 0.33, "signs": 0.9,
 }  # fmt: skip
-"""Tokens for each type of character: wide ones are Chinese, Japanese and emoji; letters are all other scripts."""
+"""The tokens of each type of piece: wide ones are Chinese, Japanese and emoji; letters are all other scripts."""
 _SHORT_WORD = 7
-"""A word of up to this many letters is one token; every nine further letters are one more."""
+"""The most letters of a word that is one token; every nine further letters are one more token."""
 
 
 @lru_cache(maxsize=4096)
 def count_tokens(text: str) -> int:
-    """About as many tokens as the o200k vocabulary makes of a text.
+    """An estimate of the number of tokens that the o200k vocabulary makes of a text.
 
     Compared with exact counts, paragraph by paragraph, the mean error is 7 % for our docs, 6 % for our sources, 5 % for
     the tasks in data/, and 4 % for skills and for short Chinese, Japanese and Korean texts; over whole files it is 1 to

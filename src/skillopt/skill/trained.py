@@ -1,4 +1,4 @@
-"""Which files of a package are trained, and which new files an edit may make."""
+"""Decides which files of a package are trained, and which new files an edit may make."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ NEW_FILES: dict[str, str] = {
     "references": r"references/[a-z0-9][a-z0-9_-]{0,59}\.md",
     "scripts": r"scripts/[a-z0-9][a-z0-9_-]{0,59}\.(py|sh|js)",
 }
-"""The names of files that an edit may make, as regular expressions."""
+"""The names of new files that an edit may make, as regular expressions."""
 _LEGAL = re.compile(r"(?:licen[cs]e|notice|copying)(?:[._-].*)?", re.IGNORECASE)
 _LONGEST = 200_000
-"""The most bytes of a file that a model can read; longer ones are never edited."""
+"""The most bytes of a file that edits may change; a longer file is never edited."""
 
 
 def part_of(path: str) -> TrainedPart | None:
-    """A file's part: SKILL.md is the body, `scripts/` are scripts, other Markdown and all of `references/` are
-    references. Assets, licences and the rest are never edited."""
+    """The part of a package to which a file belongs: SKILL.md is the body, `scripts/` are scripts, other .md and .txt
+    files and all of `references/` are references. None for assets, licences and other files, which are never edited."""
     first, _, _ = path.partition("/")
     name = path.rpartition("/")[2]
     if path == FILE:
@@ -36,7 +36,8 @@ def part_of(path: str) -> TrainedPart | None:
 
 
 def editable(skill: Skill, parts: Iterable[str]) -> list[str]:
-    """The files that may be edited if these parts are trained, SKILL.md first. Of one document, that document."""
+    """The files that may be edited if these parts are trained, SKILL.md first. A skill that is one document has only
+    that."""
     if not skill.is_package:
         return [FILE]
     parts = set(parts)
@@ -45,7 +46,7 @@ def editable(skill: Skill, parts: Iterable[str]) -> list[str]:
 
 
 def is_text(skill: Skill, path: str) -> bool:
-    """Can a model read and edit this file?"""
+    """Is this file text, and short enough for a model to edit?"""
     return len(skill.others.get(path, b"")) <= _LONGEST and skill.read(path) is not None
 
 
@@ -77,6 +78,7 @@ def _allowed(parts: Sequence[str]) -> str:
 
 
 def total_tokens(skill: Skill) -> int:
-    """Tokens of all text files together, with SKILL.md; assets and long files do not count."""
+    """The number of tokens of all text files together, with SKILL.md. Assets and files that are too long do not
+    count."""
     files = [path for path in skill.others if part_of(path) and is_text(skill, path)]
     return skill.tokens + sum(count_tokens(skill.read(path) or "") for path in files)

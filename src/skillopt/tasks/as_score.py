@@ -58,8 +58,7 @@ def described(scorer: Callable[..., Any]) -> str:
 
 
 def takes_workspace(scorer: Callable[..., Any]) -> bool:
-    """Has the scorer a parameter named `workspace`? Raises TypeError if it cannot be called with an item and an
-    output."""
+    """Does the scorer have a parameter named `workspace`? Raises TypeError if it cannot take an item and an output."""
     try:
         signature = inspect.signature(scorer)
     except ValueError:  # some functions written in C have no signature

@@ -108,7 +108,7 @@ class Item(TaskFields):
         return self.answers[0] if self.answers else ""
 
     def content(self) -> str:
-        """The question, the context and the images as one text, which shows the same task under two ids."""
+        """The question, the context and the images as one text, by which the same task under two ids is found."""
         text = " ".join(f"{self.question}\n{self.context}".casefold().split())
         return "\n".join([text, *image_names(self)])
 
@@ -209,7 +209,7 @@ class Env(ABC):
     task: str = ""
     """A description of the tasks in a sentence or two, for the optimizer."""
     scoring: str = ""
-    """How a reply is scored, in a sentence or two, for the optimizer."""
+    """A description of the scoring in a sentence or two, for the optimizer."""
     patterns: Mapping[str, str] = {}
     """Names for causes of failure, each with its meaning, for the optimizer."""
     warnings: Sequence[str] = ()
@@ -351,7 +351,7 @@ def check_splits(env: Env) -> None:
 
 
 def data_hash(env: Env) -> str:
-    """A hash of all items and of the env's `fingerprint`. A run cannot be resumed if it has changed."""
+    """A hash of all items and of the env's `fingerprint`. A run cannot be resumed if this hash has changed."""
     digest = hashlib.sha256()
     for split in SPLITS:
         for item in env.items(split):

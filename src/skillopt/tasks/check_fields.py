@@ -18,8 +18,9 @@ class MinedCheck(Record):
 
     kind: CheckKind
     values: tuple[str, ...] = ()
-    """exact: accepted answers; contains: texts that the answer must all contain; regex: patterns, of which one must
-    match; command: the words of the command line; file: its path and its content; rubric: what the judge looks for."""
+    """The values of the check. exact: accepted answers; contains: texts that the answer must all contain; regex:
+    patterns, of which one must match; command: the words of the command line; file: its path and its content; rubric:
+    what the judge looks for."""
     unwanted: tuple[str, ...] = ()
     """Texts that the answer must not contain, if the kind is contains."""
 

@@ -15,7 +15,7 @@ from skillopt.errors import UserError
 
 
 def is_reference(text: str) -> bool:
-    """Has the text the form `module:name` or `file.py:name`?"""
+    """Does the text have the form `module:name` or `file.py:name`?"""
     module_name, colon, name = text.rpartition(":")
     return bool(colon and module_name and name.isidentifier())
 

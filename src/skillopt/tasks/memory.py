@@ -46,8 +46,8 @@ _FEWEST = 8
 def own_env(
     config: Config, env: Env | None, tasks: Tasks | None, scorer: ScorerFunction | None, agent: Function | None
 ) -> tuple[Config, Env | None]:
-    """Make the env from a program's arguments. Returns the config, which then names the env's data, and the env;
-    None if the config alone makes the env."""
+    """Make the env from a program's arguments. Returns the config, which then names the env's data, and the env, which
+    is None if the config alone makes it."""
     if tasks is not None and env is not None:
         raise UserError("tasks and env: an env has its own tasks; give one of the two")
     if agent is not None and config.env.command:

@@ -68,7 +68,7 @@ def load(setup: ScorerSetup) -> Any:
 
 
 def limit_memory(megabytes: int) -> None:
-    with contextlib.suppress(ImportError, ValueError, OSError):  # not on every system
+    with contextlib.suppress(ImportError, ValueError, OSError):  # some systems have no such limits
         import resource
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -58,7 +58,7 @@ def token_f1(answer: str, gold: str) -> float:
 
 
 def exact(output: str, answers: Sequence[str]) -> Score:
-    """hard: 1 if the reply equals an accepted answer in normal form; soft: the best token F1."""
+    """The hard score is 1 if the reply equals an answer in normal form. The soft score is the best token F1."""
     answer = extract_answer(output)
     hard = any(normalise(answer) == normalise(gold) for gold in answers)
     soft = max(token_f1(answer, gold) for gold in answers)
@@ -66,7 +66,7 @@ def exact(output: str, answers: Sequence[str]) -> Score:
 
 
 def f1(output: str, answers: Sequence[str], *, threshold: float = 0.5) -> Score:
-    """hard: 1 if the token F1 with an accepted answer is at least `threshold`; soft: the best token F1."""
+    """The hard score is 1 if the token F1 is at least `threshold`. The soft score is the best token F1."""
     soft = max(token_f1(extract_answer(output), gold) for gold in answers)
     return Score(
         hard=float(soft >= threshold), soft=soft, feedback="" if soft >= threshold else expected_feedback(answers)
@@ -74,8 +74,7 @@ def f1(output: str, answers: Sequence[str], *, threshold: float = 0.5) -> Score:
 
 
 def contains(output: str, answers: Sequence[str], *, every: bool = False) -> Score:
-    """hard: 1 if the output has an answer as whole words (with `every`: all answers); soft: with `every`, the share;
-    else hard."""
+    """The hard score is 1 if the output has an answer (`every`: all) as whole words; soft is the share with `every`."""
     answer = f" {normalise(extract_answer(output))} "
     missing = [gold for gold in answers if f" {normalise(gold)} " not in answer]
     share = 1 - len(missing) / len(answers)
@@ -87,7 +86,7 @@ def contains(output: str, answers: Sequence[str], *, every: bool = False) -> Sco
 
 
 def choice(output: str, answers: Sequence[str], *, choices: Choices = ()) -> Score:
-    """hard and soft: 1 if the reply names the right choice and no other, by its letter or its text.
+    """Both scores are 1 if the reply names the right choice and no other, by its letter or its text.
 
     `choices` are the labels, or {letter: text}; a list of texts is lettered A, B, C … if the answer is a letter.
     """
@@ -159,9 +158,9 @@ def number(
     units: Literal["optional", "required", "ignore"] = "optional",
     decimal: Literal[".", ","] = ".",
 ) -> Score:
-    """hard and soft: 1 if the last number of the reply (or of its `<answer>`) is an accepted one, within the tolerance.
+    """Both scores are 1 if the last number of the reply (or of its `<answer>`) is accepted, within the tolerance.
 
-    units: optional (a unit that is given must fit, `2 km` is `2000 m`), required, or ignore. decimal: the decimal
+    `units`: optional (a unit that is given must fit, `2 km` is `2000 m`), required, or ignore. `decimal`: the decimal
     separator if `1,234` could mean both; with `.` it is 1234.
     """
     answer = _last_line_of_answer(output)
@@ -213,8 +212,8 @@ def _number_problem(got: Quantity | None, want: Quantity, tolerance: float, unit
 
 
 def anls(output: str, answers: Sequence[str], *, threshold: float = 0.5) -> Score:
-    """soft: 1 − the normalised edit distance to the nearest answer, 0 from the distance `threshold` on; hard: soft ≥
-    0.999."""
+    """The soft score is 1 − the edit distance (normalised), or 0 if it is `threshold` or more; hard is 1 from 0.999
+    on."""
     answer = " ".join(extract_answer(output).lower().split())
     soft = max(_similarity(answer, " ".join(gold.lower().split()), threshold) for gold in answers)
     return Score(hard=float(soft >= 0.999), soft=soft, feedback="" if soft >= 0.999 else expected_feedback(answers))
@@ -250,7 +249,7 @@ def edit_distance(a: str, b: str) -> int:
 
 
 def regex(output: str, answers: Sequence[str], *, search: bool = False, ignore_case: bool = True) -> Score:
-    """hard and soft: 1 if the whole answer matches one of the patterns; with `search`, if a part of it does."""
+    """Both scores are 1 if the whole answer matches one of the patterns; with `search`, if a part of it does."""
     answer = extract_answer(output)
     for pattern in answers:
         compiled = _compiled(pattern, ignore_case)
@@ -265,7 +264,8 @@ def _compiled(pattern: str, ignore_case: bool) -> re.Pattern[str]:
 
 
 def json_fields(output: str, answers: Sequence[str], *, fields: Sequence[str] = (), tolerance: float = 0.0) -> Score:
-    """hard: 1 if the reply's JSON has every field of an answer, with its value; soft: the share of fields that it has.
+    """The hard score is 1 if the reply's JSON has all fields of an answer with their values. Soft is the share of
+    fields.
 
     `fields` (dotted, such as `address.city`) lists the fields that count; by default all of the answer's. Numbers
     within the tolerance are equal; case and spaces of texts do not count. The reply may have further fields.

@@ -82,8 +82,7 @@ def _arrow(file: Path) -> Iterator[Any]:
 
 
 def _limited(where: str, batches: Iterable[Any]) -> Iterator[Any]:
-    """The batches, as long as their rows and bytes are within the limits, whatever size the file declares; then
-    UserError."""
+    """The batches. Raises UserError if their rows or bytes exceed the limits, whatever size the file declares."""
     rows = size = 0
     for batch in batches:
         rows, size = rows + batch.num_rows, size + batch.nbytes

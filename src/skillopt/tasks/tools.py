@@ -45,7 +45,7 @@ class Tool:
         parameters = {key: value for key, value in schema.items() if key not in {"title", "additionalProperties"}}
 
         async def checked(**arguments: Any) -> Any:
-            known = {name: value for name, value in arguments.items() if name in names}  # models like to add some
+            known = {name: value for name, value in arguments.items() if name in names}  # models often add arguments
             return await plugins.called(partial(validated, **known))
 
         description = inspect.getdoc(function) or function.__name__

@@ -1,7 +1,7 @@
-"""A folder of letters: `0001.json` is the request, `0001.md` the same for a reader, `0001.reply.json` the reply.
+"""A folder of letters: `0001.json` is the request, `0001.md` the same for people, `0001.reply.json` the reply.
 
-The file `0001.json` reserves the letter's number; it appears whole or not at all. A request that was written
-down before is found again by its hash, so a resumed run writes no letter twice.
+The file `0001.json` reserves the letter's number; it appears whole or not at all. A request that is already in a letter
+is found by its hash, so a resumed run writes no letter twice.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class LetterSchema(TypedDict):
 
 
 class LetterState(TypedDict):
-    """A letter for programs."""
+    """The state of a letter, for programs."""
 
     number: int
     stage: str
     open: bool
     problem: str
-    """What was wrong with the last reply."""
+    """The problem with the last reply; empty if there is none."""
     page: str
     request: str
     reply: str
@@ -59,7 +59,7 @@ class LetterState(TypedDict):
 
 @dataclass(frozen=True, kw_only=True)
 class Letter:
-    """One request, as it is in its file."""
+    """One request to the optimizer, as it is in its file."""
 
     folder: Path
     number: int
@@ -68,7 +68,7 @@ class Letter:
     stage: str
     messages: list[Message]
     schema: LetterSchema | None
-    """None if text is asked for."""
+    """The schema of the reply; None if the reply is plain text."""
     max_tokens: int | None
 
     @property
@@ -101,7 +101,7 @@ class Letter:
             raise BadReply(self.name, [f"it has {size / 1e6:.1f} MB, and may have at most {most}"])
 
     def checked(self, data: bytes) -> str:
-        """The reply's text, as it goes into the journal; raises BadReply."""
+        """Check a reply. Returns its text for the journal; raises BadReply if it does not fit."""
         self.check_size(len(data))
         try:
             text = data.decode("utf-8-sig")
@@ -120,14 +120,14 @@ class Letter:
         return json.dumps(plain(value), ensure_ascii=False)
 
     def read_reply(self) -> str:
-        """As `checked`, for the reply's file; raises OSError if there is none."""
+        """Check the reply's file and return its text; raises BadReply, or OSError if there is no file."""
         try:
             return self.checked(read_bytes(self.reply, LONGEST_REPLY + 1))
         except NotAFileError as error:
             raise BadReply(self.name, [f"it {error.strerror}"]) from None
 
     def row(self) -> LetterState:
-        """For programs: the paths of a letter's files, and what was wrong with the last reply."""
+        """The state of the letter for programs: the paths of its files, and the problem with the last reply."""
         wrong = ""
         with contextlib.suppress(OSError):
             wrong = read_bytes(self.problem, LONGEST_REPLY).decode("utf-8", "replace") if self.open else ""
@@ -159,19 +159,19 @@ class Box:
         return [letter for letter in self.letters() if letter.open]
 
     def letter(self, number: int) -> Letter:
-        """The letter of a number. Raises UserError if there is none, or if its schema is not one of ours."""
+        """The letter of a number. Raises UserError if there is none, or if its schema is not one of SkillOpt's."""
         letter = self._read(number)
         if letter is None or self.run not in {"", letter.run}:
             waiting = ", ".join(str(each.number) for each in self.open_letters()) or "none"
             raise UserError(f"{self.folder}: there is no letter {number}; open are: {waiting}")
         if letter.schema and (unusual := excess(letter.schema.get("body"))):
             raise UserError(
-                f"{letter.request}: the schema of the reply has something that our letters never have: {unusual}"
+                f"{letter.request}: the schema of the reply has something that SkillOpt never writes: {unusual}"
             )
         return letter
 
     def post(self, request: ChatRequest, stage: str) -> Letter:
-        """The letter of a request: the one that was written before, or a new one."""
+        """The letter of a request: the one that was written earlier, or a new one."""
         asked: JsonObject = {
             "run": self.run,
             "stage": stage,
@@ -202,8 +202,8 @@ class Box:
         return letter
 
     def send_back(self, letter: Letter, misfits: list[str]) -> None:
-        """A reply that does not fit is set aside, with a page that says why; the letter is open again. A link or a pipe
-        is removed."""
+        """Set aside a reply that does not fit, and write a page that says why; the letter is open again. A link or a
+        pipe is removed."""
         refused = letter.reply.with_name(f"{letter.name}.refused{letter.reply.suffix}")
         keep = not letter.reply.is_symlink() and (letter.reply.is_file() or letter.reply.is_dir())
         write_atomic(letter.problem, problem_page(letter, misfits, refused.name if keep else ""))
@@ -213,7 +213,8 @@ class Box:
             letter.reply.unlink()
 
     def _take_number(self, asked: JsonObject) -> int:
-        """A number is never shared, nor one to which a reply is lying there already."""
+        """Write a request under a new number and return the number. No number that has a letter or a reply is used
+        again."""
         self.folder.mkdir(parents=True, exist_ok=True)
         number = max(self._taken(), default=0) + 1
         while any(self.folder.glob(f"{number:04d}.reply.*")) or not _create(
@@ -239,7 +240,7 @@ class Box:
 
 
 def meant(path: Path) -> Path:
-    """The path itself if it is a folder of letters; else the run that it means."""
+    """The path itself if it is a folder of letters; else the folder of the run that the path means."""
     return path if _holds_letters(path) else resolve_run(path)
 
 
@@ -261,13 +262,13 @@ def box_of(path: Path) -> Box:
 
 
 def letters_folder(model: str, run: RunDirectory) -> Path:
-    """`handoff` keeps letters in the run, `handoff:FOLDER` in that folder."""
+    """The folder of the letters: in the run for `handoff`, FOLDER for `handoff:FOLDER`."""
     folder = path_of(model) if provider_of(model).human_paced else ""
     return Path(folder) if folder else run.letters
 
 
 def _create(path: Path, text: str) -> bool:
-    """Take a name, then fill the file at once; False if somebody else has the name."""
+    """Reserve a file's name, then write its whole text at once; returns False if the name is taken."""
     try:
         path.touch(exist_ok=False)
     except FileExistsError:

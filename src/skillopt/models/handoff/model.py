@@ -1,4 +1,4 @@
-"""The ChatModel whose replies somebody else writes: it leaves a letter and waits as long as necessary."""
+"""A model whose replies a person or an agent writes: it writes a letter and waits as long as necessary."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from skillopt.skill.tokens import count_tokens
 POLL = 0.2
 """Seconds between two polls for a reply."""
 SETTLED = 5
-"""Polls during which a file must not change before it is checked: somebody may still be writing it."""
+"""The number of polls during which a file must not change before it is checked: somebody may still be writing it."""
 
 
 @dataclass
 class HandoffModel(ChatModel):
-    """`handoff`, or `handoff:FOLDER`. A reader may reply differently to the same request."""
+    """The model `handoff` or `handoff:FOLDER`. It is noisy: the same request may get another reply."""
 
     box: Box | None
-    """None if no request will be sent, as when only the config is checked."""
+    """The letters of the run; None if no request will be sent, as when only the config is checked."""
     name: str = "handoff"
     endpoint: str = "handoff"
     human_paced: bool = True
@@ -45,7 +45,7 @@ class HandoffModel(ChatModel):
         return ChatReply(text=text, usage=Usage(prompt=prompt, completion=count_tokens(text)))
 
     async def _reply(self, box: Box, letter: Letter) -> str:
-        """The text of the first reply that fits."""
+        """Wait for the first reply that fits; return its text."""
         seen: tuple[int, int] | None = None
         looks = 0
         while True:
@@ -62,7 +62,7 @@ class HandoffModel(ChatModel):
                 except BadReply as bad:
                     if looks >= SETTLED:
                         box.send_back(letter, bad.problems)
-                except OSError:  # its writer has removed it again
+                except OSError:  # the writer of the file has removed it
                     looks = 0
             await asyncio.sleep(POLL)
 

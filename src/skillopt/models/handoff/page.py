@@ -1,4 +1,4 @@
-"""A letter as Markdown: the request, the form of the reply, and the file for it."""
+"""Writes a letter as Markdown: the request, the form of the reply, and the file for it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def page(letter: Letter) -> str:
 
 
 def problem_page(letter: Letter, problems: list[str], refused_name: str) -> str:
-    """The page about a reply that was refused. `kept` is the file that holds it now, if there is one."""
+    """The page about a reply that was refused. `refused_name` is the file that has it now; empty if it was removed."""
     listed = "\n".join(f"- {problem}" for problem in problems)
     where = (
         f"The reply that was not taken is `{refused_name}`." if refused_name else "The file that was there was removed."
@@ -50,7 +50,7 @@ def _message(message: Message) -> str:
 
 
 def fenced(text: str, kind: str) -> str:
-    """A code block whose fence is longer than any in the text."""
+    """The text as a code block, with a fence that is longer than any fence in the text."""
     longest = max((len(fence) for fence in _FENCE.findall(text)), default=2)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{kind}\n{text}\n{fence}"

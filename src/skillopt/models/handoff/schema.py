@@ -1,4 +1,4 @@
-"""The JSON schema of a letter: which schemas are allowed, what is wrong with a reply, and an example."""
+"""Checks the JSON schema of a letter and the replies to it, and makes an example of a reply."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ _OURS: JsonObject = {
         "maximum": _NUMBER,
     },
 }
-"""The schemas that our requests have. A letter may be a file from elsewhere, so its schema is checked first."""
+"""A schema of the schemas in SkillOpt's requests. A letter may come from elsewhere, so its schema is checked first."""
 
 
 def excess(schema: Any) -> str:
-    """A feature of the schema that our schemas never use; empty if there is none."""
+    """A feature of the schema that SkillOpt's schemas never use; empty if there is none."""
     try:
         return next(iter(problems(schema, _OURS)), "")
     except RecursionError:
@@ -54,8 +54,8 @@ def excess(schema: Any) -> str:
 
 
 def problems(value: Any, schema: JsonObject) -> list[str]:
-    """The problems, each with its path in the value; empty if everything fits."""
-    from jsonschema import Draft202012Validator  # not needed to start, and takes a moment to import
+    """The problems of a value with a schema, each with its path in the value; empty if everything fits."""
+    from jsonschema import Draft202012Validator  # imported late, because it takes a moment
     from referencing import Registry
 
     errors = Draft202012Validator(schema, registry=Registry()).iter_errors(value)  # this registry fetches nothing
@@ -75,7 +75,7 @@ def _in_words(error: ValidationError) -> str:
 
 
 def example(schema: Any, name: str = "") -> Any:
-    """A small value that fits a schema of ours: its form is right, its content is made up."""
+    """A small value that fits a schema of SkillOpt: its form is right, its content is made up."""
     kind = schema.get("type", "object")
     if schema.get("enum"):
         return schema["enum"][0]

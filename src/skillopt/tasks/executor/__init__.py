@@ -16,8 +16,8 @@ __all__ = ["Executor", "NewChat", "WorkerLostError", "open_executor"]
 
 @asynccontextmanager
 async def open_executor(config: Config, env: Env, *, own: bool) -> AsyncIterator[Executor]:
-    """Open the executor that the config names, and close it at the end. `own`: workers can open the env themselves,
-    from the config. Any other env is sent to them."""
+    """Open the executor that the config names, and close it at the end. If `own`, workers open the env themselves, from
+    the config; else the env is sent to them."""
     if config.hardware.executor == "local":
         yield Executor()
         return

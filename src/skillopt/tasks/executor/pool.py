@@ -69,7 +69,7 @@ class PooledExecutor(Executor, ABC):
         ...
 
     async def first(self) -> None:
-        """Wait until one worker is ready, and then a little for the other workers."""
+        """Wait until one worker is ready, and then a short time for the other workers."""
         await self._least_busy()
         await asyncio.wait(self._slots, timeout=OTHERS_WITHIN)
 

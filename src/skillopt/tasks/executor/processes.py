@@ -55,7 +55,7 @@ class ProcessWorker(RemoteWorker):
         if self._reading.done() or self._process.stdin is None:
             raise WorkerLostError(self._gone())
         future = self._waiting[token] = asyncio.get_running_loop().create_future()
-        with contextlib.suppress(ConnectionError):  # the reader reports it
+        with contextlib.suppress(ConnectionError):  # _read reports it
             self._process.stdin.write(_frame(token, message))
             await self._process.stdin.drain()
         reply: bytes = await future

@@ -1,7 +1,7 @@
 """Runs programs that a model wrote, without network or home folder, and with limits on every resource.
 
-`Sandbox.run` returns a `SandboxResult` that says so if the program crashes, is stopped or prints too much; it raises no
-error for that. If the machine cannot isolate programs, making a `Sandbox` raises an error (docs/sandbox.md).
+If a program crashes, is stopped or prints too much, `Sandbox.run` raises no error: its `SandboxResult` says what
+happened. If the machine cannot isolate programs, making a `Sandbox` raises an error (docs/sandbox.md).
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ def _prepared(folder: Path, spec: jail.Spec) -> list[str]:
     """Prepare the folder for the supervisor; returns the supervisor's command line."""
     for name in ("in", "out"):
         (folder / name).mkdir()
-    folder.chmod(0o711)  # in `limits` mode the program may be another user's
+    folder.chmod(0o711)  # in `limits` mode the program may run as another user
     spec_file = folder / "spec.json"
     spec_file.write_text(json.dumps(spec), encoding="utf-8")
     return [sys.executable, "-E", "-s", "-S", str(Path(jail.__file__)), str(spec_file)]

@@ -248,7 +248,7 @@ def _limit(limits: dict[str, int]) -> None:
             resource.setrlimit(kind, (min(most, hard), hard))
 
 
-# Watching it
+# Watching the program
 
 
 def supervise(leader: int, limits: dict[str, int], proc: int) -> tuple[str, int]:
