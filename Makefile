@@ -12,7 +12,7 @@ ALL := .venv/.installed-all
 help:            ## show this list
 	@grep -hE '^[a-z-]+: *.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
 
-# CI (any value of $CI) installs exactly the files of requirements.lock; a newcomer gets what pyproject.toml allows.
+# If $CI is set, exactly the versions of requirements.lock are installed; otherwise any that pyproject.toml allows.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 $(STAMP): pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit("SkillOpt needs Python 3.11 or newer: make PYTHON=python3.12 …" if sys.version_info < (3, 11) else 0)'
@@ -32,16 +32,16 @@ $(LOCAL) $(TOOLS) $(ALL): $(STAMP)
 
 install: $(ALL)      ## create .venv and install everything that quickstart and all tests need
 
-quickstart: $(LOCAL) ## train a skill on this machine, without a key, and show what it gained
+quickstart: $(LOCAL) ## train a skill on this machine, without a key, and show its gain
 	@$(BIN)/skillopt train --config configs/quickstart/default.yaml
 
-# The tests start many processes, and each would compile everything anew if Python may not keep what it has compiled.
+# The tests start many processes. Each would compile all modules again if Python could not store the compiled files.
 test test-all: export PYTHONDONTWRITEBYTECODE :=
 
-test: $(TOOLS)       ## lint, types, import directions, unit and end-to-end tests in the simulated world (3 minutes)
+test: $(TOOLS)       ## lint, types, import directions; unit and end-to-end tests in the simulated world (3 minutes)
 	@$(MAKE) --no-print-directory -j2 lint quick
 
-quick: $(TOOLS)      ## the tests of `make test` alone
+quick: $(TOOLS)      ## only the tests of `make test`, without lint and types
 	$(BIN)/pytest -n auto --dist worksteal -m quick
 
 test-all: $(ALL)     ## the tests that `make test` leaves out: browser, real model, games, trackers, docs, wheel, chaos, fuzz, sandbox
@@ -54,11 +54,11 @@ test-ray: $(ALL)     ## the tests that start a Ray cluster (installs the extra: 
 	$(PIP) --editable '.[ray]'
 	$(BIN)/pytest -m ray tests/tasks/test_executor.py
 
-test-agents: $(TOOLS) ## real coding-agent command lines as optimizer and target, against a model on this machine (installs 1.4 GB)
+test-agents: $(TOOLS) ## tests of real coding agents as optimizer and target, with a model on this machine (installs 1.4 GB)
 	scripts/install_agents.sh
 	$(BIN)/pytest -m agents tests/coding_agents/test_real_agents.py
 
-lint: $(TOOLS)       ## ruff, strict types, import directions
+lint: $(TOOLS)       ## check with ruff and mypy (strict), and check the directions of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -68,28 +68,28 @@ format: $(TOOLS)     ## rewrite the code in the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-lock: $(TOOLS)       ## resolve what CI installs anew, for all platforms, with hashes
+lock: $(TOOLS)       ## update requirements.lock: the newest versions for all platforms, with hashes
 	$(PIP) uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	  --custom-compile-command 'make lock' --upgrade --extra dev-all pyproject.toml -o requirements.lock
 
-audit:           ## known vulnerabilities of what CI installs (asks osv.dev; exit code 3 where it cannot be reached)
+audit:           ## list known vulnerabilities of the packages in requirements.lock (asks osv.dev; exit code 3 if it cannot be reached)
 	@$(PYTHON) scripts/audit.py requirements.lock
 
-chaos: $(TOOLS)      ## kill real trainings 200 times, cut their power and their server; all must end alike
+chaos: $(TOOLS)      ## kill real trainings 200 times, cut their power and their server; all must end with the same result
 	$(BIN)/python tests/chaos.py
 
-fuzz: $(ALL)         ## a million cases of input that nobody should send (SECONDS=600 or CASES=50000 for fewer, ONLY=web)
+fuzz: $(ALL)         ## try a million wrong inputs (fewer with SECONDS=600 or CASES=50000; only one part with ONLY=web)
 	$(BIN)/python tests/fuzz/run.py --cases $(or $(CASES),1000000) --seconds $(or $(SECONDS),0) --only "$(ONLY)"
 
-docs: $(ALL)         ## write the references from the code and build the site into site/, offline
+docs: $(ALL)         ## write docs/reference/ from the code, and build the site into site/, offline
 	$(BIN)/python scripts/make_reference.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-bench: $(ALL)        ## measure speed; results are ratios of one run
+bench: $(ALL)        ## run the benchmarks of speed, faults and gates; times are ratios within one run
 	$(BIN)/python bench/run.py
 
-soak: $(TOOLS)       ## 20,000 rollouts with 1 % of each fault: memory, open files and scores (some minutes)
+soak: $(TOOLS)       ## 20,000 rollouts with 1 % of each fault; check memory, open files and scores (some minutes)
 	$(BIN)/python bench/run.py soak
 
 clean:           ## remove .venv and caches (runs in outputs/ stay)

@@ -1,11 +1,11 @@
-"""What each mechanism of the training earns: the simulated world, ten seeds, one mechanism off at a time.
+"""Measure what each mechanism of the training gains: the simulated world, ten seeds, one mechanism off at a time.
 
-    python bench/ablations.py            # about 1,000 short trainings; continues where it was
+    python bench/ablations.py            # about 1,000 short trainings; a stopped run continues
     python bench/ablations.py --table    # only fill docs/results.md
 
-Four worlds (`WORLDS`), all with 24 hidden rules and an optimizer many of whose edits are useless or harmful; a fifth of
-the tasks fails for a common cause. Scores are true ones: what the rules in a skill solve of
-the test tasks, without noise. Differences are paired by seed.
+There are four worlds (`WORLDS`), each with 24 hidden rules. Many edits of the optimizer are useless or harmful, and a
+fifth of the tasks fail for a common cause. Scores are true scores: the share of the test tasks that the rules in a
+skill solve, without noise. Differences are paired by seed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PAGE = REPO / "docs" / "results.md"
 RESULTS = Path(__file__).resolve().parent / "learning" / "ablations.json"
 SEEDS = range(1, 11)
 ENOUGH = 0.9
-"""The true test score up to which rollouts are counted."""
+"""The true test score at which the count of rollouts ends."""
 SETTINGS = (
     "train.num_epochs=4",
     "train.batch_size=12",
@@ -82,7 +82,7 @@ def train(world: str, name: str, seed: int) -> Row:
 
 
 def trained(here: World, off: Off, seed: int) -> Row:
-    """The figures of one training."""
+    """Run one training, and return its figures."""
     target = f"{here.target}&seed={seed}" if "?" in here.target else here.target
     models = [f"models.target_model={target}", f"models.optimizer_model={here.optimizer}&seed={seed}"]
     with tempfile.TemporaryDirectory() as out:
@@ -98,7 +98,7 @@ def trained(here: World, off: Off, seed: int) -> Row:
     return {
         "test": true_score(env, last),
         "rollouts": reached[0] if reached else total,
-        "reached": bool(reached) or true_score(env, last) >= ENOUGH,  # perhaps by guidance, after the last step
+        "reached": bool(reached) or true_score(env, last) >= ENOUGH,  # also by guidance after the last step
         "paid": total,
         "calls": result.summary["calls"]["optimizer"],
     }
@@ -109,7 +109,7 @@ def _paid(row: Row) -> int:
 
 
 def true_score(env: Env, skill: str) -> float:
-    """The share of the test tasks that the rules in a skill solve."""
+    """Return the share of the test tasks that the rules in a skill solve."""
     rules, items = rules_in(skill), env.items("test")
     solved = 0
     for item in items:
@@ -144,7 +144,7 @@ def _order(row: Row) -> tuple[int, int, int]:
 
 
 SHOWN = {"nothing off", "schedule auto (constant)", "schedule auto (cosine)"}
-"""Rows that are shown even if nothing differs: `auto` is one of the two."""
+"""Rows that are shown even if they do not differ from the whole training, since `auto` is constant or cosine."""
 HEADING = "| without | true test score | difference | rollouts to 0.90 | difference | optimizer calls |"
 
 
@@ -184,7 +184,7 @@ def _line(name: str, own: list[Row], whole: list[Row]) -> str:
 
 
 def difference(values: list[float], form: str) -> str:
-    """With its interval over seeds; bold where that leaves out zero."""
+    """Return the mean of differences with its interval over seeds; bold if the interval does not include zero."""
     found = seeds_interval(values)
     text = f"{fmean(values):{form}}"
     if found is None:
@@ -196,8 +196,8 @@ def difference(values: list[float], form: str) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--table", action="store_true", help="only fill docs/results.md")
-    parser.add_argument("--world", action="append", choices=WORLDS, help="all without it")
-    parser.add_argument("--seeds", type=int, default=len(SEEDS), help="how many, from 1 on")
+    parser.add_argument("--world", action="append", choices=WORLDS, help="a world to run; default: all")
+    parser.add_argument("--seeds", type=int, default=len(SEEDS), help="the number of seeds, from 1 on")
     options = parser.parse_args()
     rows = stored()
     done = {(row["world"], row["off"], row["seed"]) for row in rows}

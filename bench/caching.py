@@ -1,11 +1,11 @@
-"""What an endpoint's prompt cache saves: the cost of recorded runs with and without it, as a ratio.
+"""Measure what an endpoint's prompt cache saves: the cost of recorded runs with and without the cache, as a ratio.
 
     python bench/caching.py                     # the runs of bench/learning/recordings with an LLM as optimizer
-    python bench/caching.py --model openai:gpt-4o-mini RUN [RUN …]      # runs' folders, by what they were billed
+    python bench/caching.py --model openai:gpt-4o-mini RUN [RUN …]      # runs' folders, from the billed tokens
 
-A recording has each reply's prompt tokens, and how many of them the target had in its cache: the skill. At the model's
-list price (genai-prices), these tokens are read from the cache, and each version of the skill is written into it once.
-A prefix below the least that the provider caches costs as without a cache. Only the target's calls are counted.
+A recording has the prompt tokens of each reply, and how many of them (the skill) were in the target's cache. At the
+model's list price (genai-prices), these tokens are read from the cache, and each version of the skill is written into
+it once. A prefix too short for the provider's cache costs the full price. Only the target's calls are counted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MODELS = ("anthropic:claude-sonnet-4-5", "openai:gpt-4o-mini")
 
 
 def recorded(path: Path, least: int) -> Usage:
-    """The target's usage in a recording, if prefixes of `least` tokens and more were cached."""
+    """Return the target's tokens in a recording, as if prefixes of at least `least` tokens were cached."""
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()[1:]]
     tokens = [row["tokens"] for row in rows if row["role"] == "target"]
     cached = [shared for _, _, shared in tokens if shared >= least]
@@ -40,7 +40,7 @@ def recorded(path: Path, least: int) -> Usage:
 
 
 def billed(run: Path) -> Usage:
-    """The target's usage as a run's endpoint reported it."""
+    """Return the target's tokens as a run's endpoint reported them."""
     totals = [total for total in read_totals(RunDirectory(run).journal) if total.role == "target"]
     return Usage(
         prompt=sum(total.prompt_tokens for total in totals),
@@ -51,7 +51,7 @@ def billed(run: Path) -> Usage:
 
 
 def ratio(usage: Usage, model: str) -> tuple[float, float]:
-    """Dollars without a cache, and the share of them that is paid with it."""
+    """Return the dollars without a cache, and the share of them that is paid with a cache."""
     price = list_price(model)
     plain, cached = cost_of(Usage(prompt=usage.prompt, completion=usage.completion), price), cost_of(usage, price)
     assert plain
@@ -62,7 +62,7 @@ def ratio(usage: Usage, model: str) -> tuple[float, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="*", type=Path)
-    parser.add_argument("--model", action="append", help="whose list price counts")
+    parser.add_argument("--model", action="append", help="the model whose list price counts")
     options = parser.parse_args()
     for model in options.model or MODELS:
         least = provider_of(model).cached_from

@@ -1,9 +1,9 @@
-"""How often `skillopt check` errs, how often it finds what there is, and what that costs.
+"""Measure how often `skillopt check` is wrong, how often it finds a real difference, and what it costs.
 
     python bench/check.py               # the tables of bench/check_tables.md; a few minutes
     python bench/check.py --trials 100
 
-Plays the check's own decisions (measure/sequential.py) over a target in memory. A full pass is every item once under
+Runs the decisions of the check (measure/sequential.py) on a target in memory. A full pass is every item once under
 both skills.
 """
 
@@ -19,12 +19,12 @@ from skillopt.measure.sequential import Trial
 from skillopt.training.gates.paired_test import Ask
 
 SOLVED = 0.6
-"""The share of items that the base truly solves."""
+"""The share of items that the base skill truly solves."""
 
 
 @dataclass
 class World:
-    """Each item's chance to be solved, under the base and under the skill."""
+    """For each item, the chance that it is solved: under the base skill and under the other skill."""
 
     base: list[float]
     skill: list[float]
@@ -37,7 +37,7 @@ class World:
 
 
 def flipping(items: int, points: float, flips: float, draw: random.Random) -> World:
-    """Items are solved or not, and every rollout's outcome flips now and then; a change moves whole items."""
+    """Make a world in which items are solved or not, some outcomes flip at random, and a change moves whole items."""
     before = [float(n < round(SOLVED * items)) for n in range(items)]
     draw.shuffle(before)
     after = list(before)
@@ -49,13 +49,13 @@ def flipping(items: int, points: float, flips: float, draw: random.Random) -> Wo
 
 
 def spread_out(items: int, points: float, draw: random.Random) -> World:
-    """Every item has some chance, and a change moves all chances a little: the hardest kind to see."""
+    """Make a world in which a change moves every item's chance a little. Such a change is the hardest to detect."""
     base = [draw.uniform(0.25, 0.95) for _ in range(items)]
     return World(base, [chance + points / 100 for chance in base], True, draw)
 
 
 def shuffled(items: int, churn: float, draw: random.Random) -> World:
-    """A target that always answers alike, and a change of words after which some items come out anew, by chance."""
+    """Make a world with a deterministic target, in which a change of words gives some items a new random outcome."""
     base = [float(n < round(SOLVED * items)) for n in range(items)]
     skill = [float(draw.random() < SOLVED) if draw.random() < churn else solved for solved in base]
     draw.shuffle(order := list(range(items)))
@@ -63,7 +63,7 @@ def shuffled(items: int, churn: float, draw: random.Random) -> World:
 
 
 def play(world: World, margin: float) -> tuple[str, float]:
-    """The verdict, and its cost in full passes of both."""
+    """Return the verdict, and its cost in full passes of both skills."""
     order = [str(n) for n in range(len(world.base))]
     trial = Trial(order=order, noisy=world.noisy, margin=margin)
     steps, asked = trial.play(), 0
@@ -77,7 +77,7 @@ def play(world: World, margin: float) -> tuple[str, float]:
 
 
 def cell(worlds: list[World], margin: float = 0.05) -> tuple[Counter[str], float]:
-    """How often each verdict, as shares, and the mean cost."""
+    """Return the share of each verdict, and the mean cost."""
     outcomes = [play(world, margin) for world in worlds]
     counts = Counter({word: count / len(outcomes) for word, count in Counter(word for word, _ in outcomes).items()})
     return counts, fmean(cost for _, cost in outcomes)

@@ -1,11 +1,11 @@
-"""What schedule, batch size and number of epochs earn, in the simulated world: the figures of docs/choosing.md.
+"""Compare schedules, batch sizes and numbers of epochs in the simulated world: the figures of docs/choosing.md.
 
-    python bench/choosing.py            # about 300 short trainings and a sweep; continues where it was
+    python bench/choosing.py            # about 300 short trainings and a sweep; a stopped run continues
     python bench/choosing.py --table    # only fill docs/choosing.md
 
-The world is hard, the `short` one of ablations.py: the target flips every tenth outcome, and four of five of the
-optimizer's edits are duds. The schedules are compared in its other three worlds, too. Scores are true ones, as there.
-Each row is ten seeds; differences are paired by seed.
+The world is the hard world `short` of ablations.py: the target flips every tenth outcome, and four of five edits of the
+optimizer are useless. The schedules are also compared in the other three worlds. Scores are without noise. Each row is
+ten seeds; differences are paired by seed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ EPOCHS, BATCHES = (1, 2, 3, 4, 6), (3, 6, 12, 24, 48)
 STEPS_AN_EPOCH = 4
 RATES, SHAPES = (2, 4, 8), ("cosine", "constant")
 SHORT = {"auto": "epochs 2", "constant": "constant 2", "cosine": "cosine 2"}
-"""The rows that are those of the world `short`."""
+"""For each schedule, the row with its trainings in the world `short`."""
 SWEEP = (f"optimizer.learning_rate={','.join(map(str, RATES))}", f"optimizer.lr_scheduler={','.join(SHAPES)}")
 Results = dict[str, Any]
 """The sweep's scores, and a row for each training."""
@@ -51,13 +51,13 @@ def world(*settings: str) -> World:
 
 
 def trials() -> dict[str, World]:
-    """Each row of the tables by its name."""
+    """Return the world of each row of the tables, by the row's name."""
     rows = {f"epochs {n}": world(f"train.num_epochs={n}") for n in EPOCHS}
     for shape in SHAPES:
         settings = {n: (f"train.num_epochs={n}", f"optimizer.lr_scheduler={shape}") for n in EPOCHS[1:]}
         rows |= {f"{shape} {n}": world(*own) for n, own in settings.items()}
         rows |= {f"{shape} {n} trained": world(*own) for n, own in settings.items() if n == 4}
-    for size in BATCHES:  # eight steps each: only the batch differs
+    for size in BATCHES:  # each with eight steps, so only the batch size differs
         options = OPTIONS.format(train=STEPS_AN_EPOCH * size)
         rows[f"batch {size}"] = world("train.num_epochs=2", f"train.batch_size={size}", options)
     for name, own in WORLDS.items():
@@ -79,7 +79,7 @@ def run(trial: tuple[str, int]) -> Row:
 
 
 def nearly_trained() -> str:
-    """The initial skill with three quarters of the 24 rules of the world."""
+    """Return the initial skill with rules added, up to three quarters of the world's 24 rules."""
     config = Config.load(SIM, [OPTIONS.format(train=48)])
     rules: dict[str, str] = {}
     for item in open_env(config).items("train"):
@@ -92,7 +92,7 @@ def nearly_trained() -> str:
 
 
 def sweep() -> dict[str, float]:
-    """The sweep of the page, by rate and schedule."""
+    """Run the sweep of docs/choosing.md, and return its validation scores by learning rate and schedule."""
     with tempfile.TemporaryDirectory() as out:
         command = [sys.executable, "-m", "skillopt.cli", "sweep", "--config", str(SIM), *SWEEP, "train.num_epochs=1"]
         subprocess.run([*command, f"env.output_root={out}"], check=True, capture_output=True)
@@ -118,7 +118,7 @@ def tables(results: Results) -> dict[str, str]:
 
 
 def _worlds(by_name: dict[str, dict[int, Row]]) -> str:
-    """`auto` against both, and what it pays until the true test score is 0.90, if all runs get there."""
+    """Compare `auto` with both schedules: scores, and rollouts to a true test score of 0.90 if all runs reach it."""
     rows = []
     for world in WORLDS:
         by_shape = {shape: by_name[SHORT[shape] if world == "short" else f"{world} {shape}"] for shape in SHORT}
@@ -143,7 +143,7 @@ def _schedules(by_name: dict[str, dict[int, Row]]) -> str:
 
 
 def _ladder(by_name: dict[str, dict[int, Row]], names: dict[str, str], head: str) -> str:
-    """Each row with its gain over the row above it."""
+    """Return a table in which each row has its gain over the row above."""
     rows: list[tuple[str, ...]] = []
     before: list[Row] = []
     for name, shown in names.items():

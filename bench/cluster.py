@@ -1,10 +1,10 @@
-"""(e) Ray with one and two workers on games: python bench/cluster.py
+"""(e) Compare Ray with one and two workers on games: python bench/cluster.py
 
-Trainings on TextWorld's games (5 rooms with 70 objects: an action takes 10 to 20 ms of CPU; 10 rooms with 140: about
-twice that) and, where alfworld is installed, on ALFWorld's (70 ms and more), 16 games at once: locally, and on clusters
-of one and two CPUs on this machine. The same history and skill are required of all three. Starting Ray is not counted.
-Making the games takes minutes at first. They stay in the user's cache. The driver needs a core, too: on two cores, what
-it takes is missing to the second worker.
+Trains on TextWorld's games (with 5 rooms and 70 objects an action takes 10 to 20 ms of CPU, with 10 rooms and 140
+objects about twice that) and, if alfworld is installed, on ALFWorld's games (70 ms and more), with 16 games at once. It
+trains locally and on clusters of one and two CPUs on this machine. All three must have the same history and skill. The
+start of Ray is not counted. The first run makes the games, which takes minutes; they stay in the user's cache. The
+driver also needs a core, so on two cores the second worker gets less than a whole core.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ OURS = [*PLAYER, "hardware.workers=16", "train.num_epochs=1"]
 
 @dataclass(frozen=True)
 class Games:
-    """What is played on an engine: so many games of each split, and the recipe of the n-th of all."""
+    """A set of games: the engine, the number of games in each split, and the recipe of the n-th game."""
 
     name: str
     engine: str
@@ -80,7 +80,7 @@ PLAYED = (
 
 
 async def write_games(games: Games, folder: Path) -> None:
-    """A split folder with the games' recipes; each is made, so that it is there when it is played."""
+    """Write a split folder with the games' recipes, and make all games, so they exist before the trainings begin."""
     pool, numbers = GamePool(games.package), itertools.count(1)
     try:
         for split, size in games.sizes.items():
@@ -97,7 +97,7 @@ async def write_games(games: Games, folder: Path) -> None:
 
 
 async def made(pool: GamePool, games: Games, recipe: dict[str, Any]) -> str:
-    """The goal of a recipe's game, which is made unless it is in the cache."""
+    """Return the goal of a recipe's game. The game is made if it is not in the cache."""
     place = made_of(games.package, recipe)
     goal = place / "goal.txt"
     if not goal.exists():
@@ -112,7 +112,7 @@ def timed(out: Path, config: Config) -> tuple[float, Any]:
     started: list[float] = []
 
     def listen(event: Event) -> None:
-        if event.kind == "run_started":  # the workers are there
+        if event.kind == "run_started":  # from now on the workers are ready
             started.append(time.monotonic())
 
     player = SimulatedPlayer("sim:world")
@@ -124,7 +124,7 @@ def timed(out: Path, config: Config) -> tuple[float, Any]:
 
 
 def on_ray(out: Path, config: Config, cpus: int) -> tuple[float, Any]:
-    os.environ.setdefault("RAY_worker_niceness", "0")  # as where SkillOpt starts Ray itself
+    os.environ.setdefault("RAY_worker_niceness", "0")  # the same as when SkillOpt starts Ray
     import ray
 
     hardware = config.hardware.model_copy(update={"executor": "ray"})

@@ -1,6 +1,6 @@
-"""Do games run in parallel? Plays the same games with one call in flight and with several: python bench/games.py
+"""Measure whether games run in parallel, with one call at once and with several: python bench/games.py
 
-The player is simulated and takes a fixed time a call, as an endpoint does; the games are real TextWorld games in worker
+The player is simulated and takes a fixed time per call, like an endpoint. The games are real TextWorld games in worker
 processes. Prints a Markdown table. The first run also makes the games.
 """
 
@@ -31,7 +31,7 @@ RULES = "\n".join(
 
 
 class Limited:
-    """The player behind so many slots."""
+    """Limits the player to `width` calls at once, and counts the calls."""
 
     def __init__(self, player: SimulatedPlayer, width: int) -> None:
         self._player = player
@@ -58,7 +58,7 @@ async def main(latency: float, games: int) -> None:
     try:
         for item in items:
             await env.game_file(item)
-        await play(env, list(items), 0, 8)  # processes are up, games are in the cache
+        await play(env, list(items), 0, 8)  # starts the processes and fills the cache
         print(f"{len(items)} games, {latency:g} s a call, load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores\n")
         print("| calls in flight | seconds | calls | won | speed-up |\n|---|---|---|---|---|")
         first = 0.0

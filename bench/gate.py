@@ -1,11 +1,11 @@
-"""How often the gates accept what is no better, how often they find what is, and what that costs.
+"""Measure how often the gates accept a useless candidate, how often they accept a better one, and the rollouts.
 
     python bench/gate.py            # the tables of bench/gate_tables.md; about half an hour
     python bench/gate.py --trials 100
     python bench/gate.py --tables 3,5 --seeds 5 --first-seed 5
 
-Tables 1 and 2 play the gates' own decisions (training/gates/strict.py, training/gates/paired_test.py) over a target in
-memory, thousands of times. Tables 3 to 5 are whole trainings in the simulated world.
+Tables 1 and 2 run the gates' decisions (training/gates/strict.py, training/gates/paired_test.py) on a target in memory,
+thousands of times. Tables 3 to 5 are whole trainings in the simulated world.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SOLVED = 0.6
 
 @dataclass
 class World:
-    """Items with a true outcome under each skill, of which each rollout flips a share."""
+    """Items with a true outcome under each skill. Each rollout flips a share of the outcomes."""
 
     before: list[float]
     after: list[float]
@@ -65,7 +65,7 @@ def make_world(items: int, better: int, flips: float, draw: random.Random) -> Wo
 
 
 def make_soft_world(items: int, points: int, spread: float, draw: random.Random) -> World:
-    """Scores between 0 and 1, of which each rollout misses the truth by a normal error; half of the items gain."""
+    """Make a world with scores from 0 to 1. Each rollout adds a normal error; half of the items gain by the change."""
     before = [draw.uniform(0.2, 0.7) for _ in range(items)]
     gaining = set(draw.sample(range(items), items // 2))
     after = [score + 2 * points / 100 * (item in gaining) for item, score in enumerate(before)]
@@ -73,7 +73,7 @@ def make_soft_world(items: int, points: int, spread: float, draw: random.Random)
 
 
 def play(world: World, gate: str) -> tuple[str, int]:
-    """The decision and the rollouts it took."""
+    """Return a gate's decision, and the rollouts that it needed."""
     order_by = [world.sample("current", item) for item in range(len(world.before))]
     current = {f"{item:03d}": value for item, value in enumerate(order_by)}
     order = sorted(current, key=lambda item: (current[item], item))
@@ -96,7 +96,7 @@ def play(world: World, gate: str) -> tuple[str, int]:
 
 
 def cell(items: int, better: int, flips: float, gate: str, trials: int) -> tuple[float, float]:
-    """The share accepted, and the mean rollouts as a share of a full pass."""
+    """Return the share of accepted candidates, and the mean number of rollouts as a share of a full pass."""
     trials = min(trials, 50) if not flips else trials if items < 100 else max(50, trials // 3)
     draw = random.Random(f"{items}/{better}/{flips}")
     outcomes = [play(make_world(items, better, flips, draw), gate) for _ in range(trials)]
@@ -146,7 +146,7 @@ STEPS = {
     "10 edits": ["train.num_epochs=5", "train.batch_size=16", "optimizer.learning_rate=10"],
     "12 edits": ["train.num_epochs=6", "train.batch_size=24", "optimizer.learning_rate=12"],
 }
-"""The larger a step, the more it wins at once, and the less noise matters."""
+"""Three sizes of steps. The larger a step, the larger its gain, and the less noise matters."""
 
 
 def end_to_end(seeds: range) -> None:
@@ -195,7 +195,7 @@ def noisy_training(gate: str, seed: int, size: str) -> tuple[Any, ...]:
 
 
 def true_score(env: Env, skill: str, split: str) -> float:
-    """What the simulated target would answer without noise."""
+    """Return the score that the skill would have if the simulated target had no noise."""
     rules = rules_in(skill)
     solved = 0
     for item in env.items(split):

@@ -1,8 +1,8 @@
-"""gepa on the simulated world, in a venv of its own (it does not import skillopt): python gepa_run.py URL ITEMS SEED.
+"""Run gepa in the simulated world, in a separate venv without skillopt: python gepa_run.py URL ITEMS SEED.
 
-Prints one JSON line: rollouts and seconds until the validation score is 1.0. gepa gets what our own run has: the same
-target over the same server, eight calls at once (its adapter may do that), the same feedback, and a reflection model
-that states every rule that the failures it is shown tell of.
+Prints one JSON line: rollouts and seconds until the validation score is 1.0. gepa gets the same as a run of SkillOpt:
+the same target over the same server, eight calls at once, the same feedback, and a reflection model that states every
+rule that the failures show.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MINIBATCH = 8
 
 
 class Adapter:
-    """Target calls over HTTP, eight at once; feedback as our scorer gives it."""
+    """Calls the target over HTTP, eight calls at once, and gives the same feedback as SkillOpt's scorer."""
 
     propose_new_texts = None
 
@@ -62,7 +62,7 @@ class Adapter:
 
 
 def reflect(prompt: Any) -> str:
-    """The simulated optimizer in gepa's form: the old text and one line for each rule that the failures tell of."""
+    """Reply as the simulated optimizer, in gepa's form: the old text, and a line for each rule in the failures."""
     time.sleep(REFLECTION_SECONDS)
     text = prompt if isinstance(prompt, str) else json.dumps(prompt)
     skill = next((part for part in re.findall(r"```\n?(.*?)```", text, re.DOTALL)), "").strip()

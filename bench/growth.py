@@ -1,12 +1,12 @@
-"""(c) What a rollout costs as a run grows: CPU and memory at 1,000, 10,000 and 50,000 rollouts of one training.
+"""(c) Measure CPU and memory per rollout as a run grows: at 1,000, 10,000 and 50,000 rollouts of one training.
 
     python bench/growth.py              # 50,000 rollouts
     python bench/growth.py 10000        # a shorter run
 
-The simulated models run in this process and their replies never improve the skill, so that every step does the same
-work; every reply is a fresh sample, journalled like any other. The speed of a shared machine changes over minutes. So
-the two ends are compared in turns: a fresh run's second half of its first 2,000 rollouts, then 1,000 more of the long
-run, which is resumed for them; CPU is this process's own time.
+The simulated models run in this process. Their replies never improve the skill, so every step does the same work. Every
+reply is a fresh sample and is journalled. The speed of a shared machine changes over minutes, so short and long runs
+are measured in turns: rollouts 1,000 to 2,000 of a new run, then 1,000 more rollouts of the long run, which is resumed
+for them. CPU is the time of this process.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MARKS = (1_000, 5_000, 10_000, 50_000)
 
 
 class Meter:
-    """After every step: rollouts so far, CPU seconds, megabytes in memory."""
+    """Records after every step: the rollouts so far, the CPU seconds, and the megabytes in memory."""
 
     def __init__(self) -> None:
         self.trainer: TrainingLoop | None = None
@@ -43,7 +43,7 @@ class Meter:
             self.points.append((rollouts, time.process_time(), pages * 4096 / 2**20))
 
     def cpu_ms(self, low: int, high: int) -> float:
-        """CPU of a rollout between two counts of them."""
+        """Return the milliseconds of CPU per rollout, between rollout `low` and rollout `high`."""
         first, last = self.near(low), self.near(high)
         return 1000 * (last[1] - first[1]) / (last[0] - first[0])
 
@@ -52,7 +52,7 @@ class Meter:
 
 
 def trained(folder: Path, rollouts: int) -> Meter:
-    """The run in this folder, trained on until it has paid for so many rollouts."""
+    """Train the run in this folder until it has paid for that many rollouts; return what was measured."""
     overrides = [
         f"env.output_root={folder}",
         "train.num_epochs=1000",

@@ -1,9 +1,8 @@
-"""How many planted corrections a harvest finds: `python bench/harvest.py`.
+"""Measure how many planted corrections a harvest finds: `python bench/harvest.py`.
 
-The heuristic miner and a simulated reader read ten planted histories on which nothing was tuned.
-`python bench/harvest.py --write FOLDER` writes one
-history as sessions, so that a model, or a person through a handoff, can mine it; `--score HARVEST` then scores that
-harvest.
+The heuristic miner and a simulated reader read ten histories with planted corrections. Nothing was tuned on these
+histories. `python bench/harvest.py --write FOLDER` writes one history as sessions, for a model, or for a person through
+a handoff. `--score HARVEST` then scores the harvest of these sessions.
 """
 
 from __future__ import annotations

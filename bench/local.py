@@ -1,9 +1,9 @@
-"""How fast `local:` rollouts are on this machine, and what memory they take.
+"""Measure how fast `local:` rollouts are on this machine, and how much memory they need.
 
     python bench/local.py > bench/local.md
 
-Prints a page in Markdown. Takes some minutes. Whatever else runs can only slow a round down, so the best round
-of each setting counts; a machine that does nothing else gives the truest figures.
+Prints a page in Markdown. Takes some minutes. Other programs can only slow a round down, so the best round of each
+setting counts. On a machine that does nothing else, the figures are the most exact.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ TICKETS = [
 class Figures:
     rate: float
     cpu: float
-    """Seconds of CPU a rollout: what a rollout costs however many share the machine."""
+    """Seconds of CPU per rollout, which do not depend on other programs on the machine."""
     others: float
-    """The part of the machine's CPU that other processes used meanwhile."""
+    """The share of the machine's CPU that other processes used during the measurement."""
     start: float
     memory: int
     each: int
@@ -88,7 +88,7 @@ async def measure(workers: int, prefix_cache: bool, rollouts: int) -> Figures:
 
 
 def busy_cpu() -> float:
-    """Seconds that all cores together have worked since the start of the machine."""
+    """Return the seconds of CPU that all cores together have used since the machine started."""
     stat = Path("/proc/stat")
     if not stat.exists():
         return 0.0
@@ -105,7 +105,7 @@ def cpu_of(pid: int) -> float:
 
 
 def memory_of(pid: int) -> tuple[int, int]:
-    """Resident bytes of the mapped weights, which all workers share, and those of the process alone."""
+    """Return a process's resident bytes: those of the weights, which all workers share, and its own."""
     rollup = Path(f"/proc/{pid}/smaps_rollup")
     if not rollup.exists():
         return 0, 0

@@ -1,9 +1,9 @@
-"""(a) Whole trainings against a loopback server with fixed latencies: wall time, calls, and how near to the least.
+"""(a) Measure whole trainings with a loopback server of fixed latency: seconds, calls, ratio to the least seconds.
 
     python bench/loopback.py small      # 24/12/12 items: the figures, and every call with its times
     python bench/loopback.py large      # 80/40/40 items
 
-The empty skill is not measured (evaluation.baselines=false): the rival does not do so either.
+The empty skill is not measured (evaluation.baselines=false), since the rival does not measure it either.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Shape:
     optimizer: float
     rules: int
     seconds: float
-    """The run must take less."""
+    """The run must take less than this many seconds."""
     rival: tuple[float, int]
-    """Seconds and calls of microsoft/SkillOpt 0.2.0 for the same shape, measured on two cores."""
+    """Seconds and calls of microsoft/SkillOpt 0.2.0 for the same items and latencies, measured on two cores."""
 
 
 SHAPES = {
@@ -92,7 +92,7 @@ def run(shape: Shape, *overrides: str) -> dict[str, Any]:
 
 
 def warm_up(url: str) -> None:
-    """The server's first reply of its life takes longer, which says nothing about us."""
+    """Send one request before the measurement, since a server's first reply takes longer."""
     body = json.dumps({"model": "sim", "messages": [{"role": "user", "content": "hello"}]}).encode()
     headers = {"Content-Type": "application/json"}
     urllib.request.urlopen(urllib.request.Request(f"{url}/chat/completions", body, headers)).read()

@@ -1,11 +1,11 @@
-"""What a run's calls did when, and the least time that those very calls could have taken.
+"""Records the times of a run's calls, and computes the least time that these calls could have taken.
 
-`recorded()` notes every paid call of all trainings inside it. `critical_path` is a lower bound, not a guess: it goes
-from one point that everything after it must wait for to the next (initial skill → first candidate → verdict → … →
-figures at the end) and adds, for each stretch, the longer of its longest chain of calls and its work divided by the
-workers. It counts the calls that were made and the endpoint's latencies; all else (our own time, waves that are not
-full, barriers) is what the ratio of wall time to it shows. Rollouts that begin before the end of a gate whose
-result is certain can take that ratio a little below 1.
+`recorded()` records every paid call of all trainings inside it. `critical_path` is a lower bound. It divides the run at
+the points for which all later work must wait (initial skill → first candidate → verdict → … → final scores). For each
+part it adds the longer of two times: the longest chain of calls, and the work divided by the workers. It counts only
+the calls and the endpoint's latencies. So the ratio of wall time to this bound shows everything else: SkillOpt's own
+time, waves that are not full, and waiting. The ratio can be a little below 1, because rollouts may begin before the end
+of a gate whose result is certain.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Call:
 
     @property
     def step(self) -> int:
-        """The number in its label (a step, or for slow update and meta skill an epoch); 0 where it has none."""
+        """The number in the call's label: a step or, for slow update and meta skill, an epoch; 0 if there is none."""
         found = re.search(r"(?<=[/-])\d{1,4}(?=[/-]|$)", self.label.partition("/")[2].join(["/", ""]))
         return int(found[0]) if found else 0
 
@@ -47,11 +47,11 @@ class Recorder:
     started: float = field(default_factory=time.monotonic)
 
     def concurrency(self, seconds: float) -> float:
-        """Calls in flight, on average over the run."""
+        """Return the mean number of calls at once over the run."""
         return sum(call.end - call.start for call in self.calls) / seconds
 
     def seconds_with(self, at_most: int, seconds: float) -> float:
-        """How long no more than so many calls were in flight."""
+        """Return the seconds during which at most `at_most` calls were running."""
         marks = sorted([(c.start, 1) for c in self.calls] + [(c.end, -1) for c in self.calls])
         busy, level, last = 0.0, 0, self.started
         for at, change in [*marks, (self.started + seconds, 0)]:
@@ -83,7 +83,7 @@ def recorded() -> Iterator[Recorder]:
 
 
 def critical_path(calls: list[Call], *, workers: int, target: float, optimizer: float) -> float:
-    """Seconds that these calls need at least; see above."""
+    """Return the least seconds that these calls need (a lower bound; see the module's docstring)."""
     counts = Counter((call.stage, call.role, call.step) for call in calls)
     chain = _chains(calls)
 
@@ -91,7 +91,7 @@ def critical_path(calls: list[Call], *, workers: int, target: float, optimizer: 
         return math.ceil(number / workers) * target
 
     def asked(stage: str, step: int) -> float:
-        """One after another: the calls of a question that had to be asked again."""
+        """Return the seconds of a stage's requests. Repeated tries of one request follow one another."""
         return chain[stage, step] * optimizer
 
     baseline = sum(_evaluated(call, "val-initial") for call in calls)
@@ -121,7 +121,7 @@ def critical_path(calls: list[Call], *, workers: int, target: float, optimizer: 
 
 
 def _chains(calls: list[Call]) -> Counter[tuple[str, int]]:
-    """How many calls of a stage and step had to follow one another: tries of one question share its label."""
+    """Count the calls of each stage and step that had to follow one another: tries of one request share a label."""
     same = Counter((call.stage, call.step, call.label) for call in calls if call.role == "optimizer")
     longest: Counter[tuple[str, int]] = Counter()
     for (stage, step, _), number in same.items():

@@ -1,4 +1,4 @@
-"""The results: which method learns how much, on which tasks, at what price. Every number can be repeated.
+"""Measure how much each method learns, on which tasks and at what cost. Every number can be repeated.
 
     python bench/results.py                        # replay all recorded cells, check them, fill docs/results.md
     python bench/results.py run --set tickets --target 0.5b --optimizer none --seed 1
@@ -7,8 +7,8 @@
     python bench/results.py table                  # only fill the page
 
 A cell is a task set, a target, an optimizer, a method and a seed; bench/learning/README.md explains each. Cells run one
-after the other, in any order; the same command again continues. An option that may be given several times makes a cell
-of every combination. Exit code 1: a cell failed, or a replay differs.
+after another. To continue, run the same command again. If options are given several times, every combination is a
+cell. Exit code 1: a cell failed, or a replay differs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     axes = (options.set, options.target, options.optimizer, options.method, options.seed)
     cells = [Cell(set=a, target=b, optimizer=c, method=d, seed=e) for a, b, c, d, e in itertools.product(*axes)]
     if options.box and len(cells) > 1:
-        raise SkillOptError("--box: is for one cell; without it each cell has its letters in its folder")
+        raise SkillOptError("--box: is for one cell only; without --box, each cell has its letters in its folder")
     failed = 0
     for cell in cells:
         job = Job(cell=cell, out=options.out, data=options.data, box=options.box)
@@ -59,7 +59,7 @@ def _said(result: CellResult) -> str:
 
 
 def replay(options: argparse.Namespace) -> int:
-    """Every recorded cell once more, without models; then the page."""
+    """Run every recorded cell again, without models; then fill the page."""
     wrong = 0
     for path in sorted(RECORDINGS.glob("*.jsonl")):
         cell = Cell.of(path.stem)
@@ -67,10 +67,10 @@ def replay(options: argparse.Namespace) -> int:
         job = Job(cell=cell, out=options.out, data=options.data, recording=recording)
         own = SETS[cell.set]
         if own.published and not options.data and not (options.out / "data" / cell.set).exists():
-            print(f"{cell.name}: left out; its items come from --data FOLDER", flush=True)
+            print(f"{cell.name}: left out; name the folder of its items with --data FOLDER", flush=True)
             continue
         if own.extra and importlib.util.find_spec(own.extra) is None:
-            print(f"{cell.name}: left out; pip install '.[{own.extra}]' first", flush=True)
+            print(f"{cell.name}: left out; first install its package: pip install '.[{own.extra}]'", flush=True)
             continue
         again = replayed(job, near=options.out)
         differs = again.differences(CellResult.read(MEASURED / f"{cell.name}.json")) if not again.error else []
@@ -85,7 +85,7 @@ def replay(options: argparse.Namespace) -> int:
 
 
 def table(options: argparse.Namespace) -> int:
-    """The page, from the committed cells and from those of this machine; a committed one counts first."""
+    """Fill the page from the committed cells and from the cells of this machine. A committed cell has priority."""
     here = [CellResult.read(path) for path in sorted(options.out.glob("*/result.json"), key=str)]
     found = {result.cell.name: result for result in here if result.cell.target != "sim"}
     found |= {path.stem: CellResult.read(path) for path in sorted(MEASURED.glob("*.json"))}
@@ -107,7 +107,7 @@ def keep_cell(options: argparse.Namespace) -> int:
 
 def arguments() -> argparse.ArgumentParser:
     shared = argparse.ArgumentParser(add_help=False)
-    shared.add_argument("--out", type=Path, default=OUT, help="folder of all cells (outputs/bench)")
+    shared.add_argument("--out", type=Path, default=OUT, help="folder of all cells; default: outputs/bench")
     shared.add_argument("--data", type=Path, help="folder of the published sets: bbh/ and formula/")
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw, parents=[shared])
@@ -118,14 +118,14 @@ def arguments() -> argparse.ArgumentParser:
     own.add_argument("--set", action="append", required=True, choices=SETS)
     own.add_argument("--target", action="append", required=True, choices=TARGETS)
     own.add_argument("--optimizer", action="append", required=True, choices=OPTIMIZERS)
-    own.add_argument("--method", action="append", choices=METHODS, help="ours without it")
-    own.add_argument("--seed", action="append", type=int, help="1, 2 and 3 without it")
+    own.add_argument("--method", action="append", choices=METHODS, help="the method; default: ours")
+    own.add_argument("--seed", action="append", type=int, help="the seed; default: 1, 2 and 3")
     own.add_argument("--box", type=Path, help="folder for the letters of a handoff")
     kept = commands.add_parser("keep", parents=[shared], help="commit a finished cell")
     kept.set_defaults(do=keep_cell)
     kept.add_argument("folder", type=Path, help="the cell's folder")
-    kept.add_argument("--as", dest="name", default="", help="the cell's name, where its folder has another")
-    kept.add_argument("--box", type=Path, help="folder of its letters, where it is not in the cell's")
+    kept.add_argument("--as", dest="name", default="", help="the cell's name, if it is not the folder's name")
+    kept.add_argument("--box", type=Path, help="folder of the cell's letters, if it is not in the cell's folder")
     commands.add_parser("table", parents=[shared], help="fill docs/results.md").set_defaults(do=table)
     return parser
 

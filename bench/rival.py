@@ -1,9 +1,9 @@
-"""(d) gepa on the same simulated world: rollouts and seconds until validation is 1.0, five seeds.
+"""(d) Compare with gepa in the simulated world: rollouts and seconds until the validation score is 1.0, five seeds.
 
     python bench/rival.py
 
-24 hidden rules, 48 training and 48 validation tasks, a server on loopback that takes 0.1 s a target call; a reflection
-takes 0.3 s for both. gepa is installed from the package index into bench/.venv-gepa the first time.
+The world has 24 hidden rules, 48 training and 48 validation tasks. A loopback server takes 0.1 s for a target call; a
+reflection takes 0.3 s for both methods. The first run installs gepa from the package index into bench/.venv-gepa.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CONFIG = HERE.parent / "configs" / "sim" / "rulebook.yaml"
 
 
 def gepa_python() -> Path:
-    """The interpreter of gepa's venv; made on first use. SKILLOPT_GEPA_VENV names another place."""
+    """Return the Python of gepa's venv, which is made on first use. SKILLOPT_GEPA_VENV names another folder for it."""
     venv = Path(os.environ.get("SKILLOPT_GEPA_VENV", HERE / ".venv-gepa"))
     python = venv / "bin" / "python"
     if not python.exists():

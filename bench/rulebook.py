@@ -1,9 +1,9 @@
-"""How few target rollouts it takes to learn 24 hidden rules.
+"""Measure how many target rollouts it takes to learn 24 hidden rules.
 
     python bench/rulebook.py            # the first tables of bench/LEADERBOARD.md
 
-A rollout is one task done by the target: the initial validation, batches, races and gates together. `rollouts_to_best`
-of a run's summary.json counts those paid when the best validation score was reached.
+A rollout is one task done by the target, in the initial validation, a batch, a race or a gate. In a run's summary.json,
+`rollouts_to_best` is the number of rollouts paid until the best validation score was reached.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def summary(config: str, *overrides: str) -> dict[str, Any]:
 
 
 def rulebook() -> None:
-    """A faultless optimizer, one that says everything three times, and two with useless edits."""
+    """Print the table for four optimizers: without faults, with every rule in three wordings, with useless edits."""
     print("| optimizer | best val, seeds 1–5 | rollouts to best | optimizer calls |")
     print("|---|---|---|---|")
     for options in ("", "?paraphrase=1", "?duds=0.2", "?duds=0.35"):

@@ -1,8 +1,8 @@
-"""Run every bench and show what it found: python bench/run.py [name …], or `make bench`.
+"""Run every bench and show its results: python bench/run.py [name …], or `make bench`.
 
-The speed benches (startup, loopback, throughput, growth, rival, cluster) end in one table and leave
-bench/results/<name>.json and a plot; the others print tables of their own, kept in bench/results/<name>.txt. Figures
-of time are ratios within one run; docs say which machine they are from.
+The speed benches (startup, loopback, throughput, growth, rival, cluster) write bench/results/<name>.json and a plot,
+and their results are shown in one table. Other benches print their own tables, which are stored in
+bench/results/<name>.txt. Times are ratios within one run; the docs name the machine.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TALK = {"rulebook": [], "similarity": [], "weather": [], "soak": [], "gate": ["-
 
 
 def run(name: str) -> bool:
-    """One bench in a process of its own; what it prints is shown and kept."""
+    """Run one bench in a separate process, show its output, and store the output of benches that print tables."""
     print(f"== {name}", flush=True)
     started = time.monotonic()
     script = [str(HERE / "speed.py"), name] if name in SPEED else [str(HERE / f"{name}.py"), *TALK[name]]
@@ -39,7 +39,7 @@ def run(name: str) -> bool:
 
 
 def table() -> str:
-    """All rows of the speed benches that have been run, as one table."""
+    """Return the table of all speed benches that have been run."""
     lines = ["| bench | figure | found | bound | kept |", "|---|---|---|---|---|"]
     for name in SPEED:
         path = RESULTS / f"{name}.json"

@@ -1,11 +1,10 @@
-"""A long run in bad weather: 20,000 rollouts in one process against `skillopt sim serve` in another.
+"""Test a long run with faults: 20,000 rollouts in one process, with `skillopt sim serve` as the server in another.
 
     python bench/soak.py [rollouts]
 
-The same training twice: without a fault, and with 1 % of each fault on every call (429, 500, reset, hang, malformed and
-cut-off answers). It must end; every score, edit and skill must be the same; memory, open files and connections must not
-grow. Prints the figures and the bounds that they must keep;
-the exit code is 1 where one is not kept.
+Runs the same training twice: without faults, and with each fault on 1 % of the calls (429, 500, reset, hang, malformed
+and cut-off answers). Both must end with the same scores, edits and skill, and memory, open files and connections must
+not grow. Prints the figures. The exit code is 1 if a figure is out of its bounds.
 """
 
 from __future__ import annotations
@@ -33,16 +32,16 @@ from skillopt.training.trainer import TrainingLoop
 
 SHARE = 0.01
 FAULTS = ("rate_limit", "server_error", "reset", "hang", "garbled", "torn")
-"""429, 500, a cut connection, no answer, an answer that is no chat completion, one that breaks off."""
+"""The faults: 429, 500, a cut connection, no answer, an answer that is not a chat completion, half an answer."""
 WORKERS = 64
 STEPS = 16
 GROWTH_MB = 8
-"""Memory of the last quarter may lie so far above that of the second."""
+"""The most MB by which memory may grow from the second quarter of the run to the last."""
 
 
 @dataclass
 class Watch:
-    """This process's memory and open files, four times a second, by a thread of its own."""
+    """Records this process's memory and open files four times per second, in a separate thread."""
 
     memory: list[float] = field(default_factory=list)
     files: list[int] = field(default_factory=list)
@@ -90,7 +89,7 @@ class Measured:
     retries: int
     watch: Watch
     left_open: int
-    """Files that are open after the run and were not before."""
+    """The number of files that are open after the run and were not open before."""
 
 
 def train(out: Path, rollouts: int, *weather: str) -> Measured:
@@ -128,7 +127,7 @@ def train(out: Path, rollouts: int, *weather: str) -> Measured:
 
 
 def outcome(run: RunDirectory) -> dict[str, str]:
-    """A hash of each thing that a fault could have touched: every trajectory and score, the verdicts, edits, skills."""
+    """Return a hash of everything that a fault could have changed: trajectories, scores, verdicts, edits and skills."""
     found: dict[str, Any] = {
         "best skill": run.best_skill.read_text(),
         "patch log": [{k: v for k, v in row.items() if k != "telemetry"} for row in read_jsonl(run.patch_log.path)],
@@ -142,7 +141,7 @@ def outcome(run: RunDirectory) -> dict[str, str]:
 
 
 def scores(path: Path) -> Any:
-    """A file's scores by item; an error has none."""
+    """Return a file's scores by item. A failed rollout has an error instead of a score."""
     if path.suffix == ".jsonl":
         return [[row["id"], row["item_id"], row.get("score"), row.get("error")] for row in read_jsonl(path)]
     return {key: value for key, value in read_json(path).items() if key != "telemetry"}

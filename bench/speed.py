@@ -1,6 +1,6 @@
-"""The speed benches as rows of one table: python bench/speed.py startup|loopback|throughput|growth|rival|cluster.
+"""Run a speed bench and print its rows: python bench/speed.py startup|loopback|throughput|growth|rival|cluster.
 
-Writes bench/results/<name>.json ({rows, raw}) and, where there is something to draw, <name>.png.
+Writes bench/results/<name>.json ({rows, raw}) and, for some benches, the plot <name>.png.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def startup() -> tuple[Rows, Any]:
 
 
 def loopback() -> tuple[Rows, Any]:
-    """(a) Two shapes as they stand."""
+    """(a) Measure whole trainings of two sizes, without other settings."""
     from loopback import SHAPES, run
 
     rows, raw = [], {}
@@ -160,9 +160,9 @@ def timeline(axes: Any, found: dict[str, Any]) -> None:
 
 
 def plot(name: str, draw: Callable[[Any], None], title: str) -> None:
-    """A PNG where matplotlib is installed; the figures are in the JSON all the same."""
+    """Draw a PNG if matplotlib is installed. The figures are in the JSON file in any case."""
     if importlib.util.find_spec("matplotlib") is None:
-        print(f"no plot: pip install matplotlib for bench/results/{name}.png")
+        print(f"no plot; for bench/results/{name}.png install matplotlib: pip install matplotlib")
         return
     import matplotlib as mpl
 

@@ -1,9 +1,9 @@
-"""How long a command takes to begin, as a ratio to `python -c pass`: python bench/startup.py [rounds]
+"""Measure how long commands take to start, as a ratio to `python -c pass`: python bench/startup.py [rounds]
 
-The least of several rounds, in which all commands take turns. `first model call` is the time from the start of
-`skillopt train` to its first request at a loopback endpoint. Compiled modules are kept between the rounds, as an
-installed package's are. The last figures are the same time with 200,000 items in batches of 4, and its ratio to that
-with 100,000: one round each.
+The figures are the least of several rounds, in which the commands take turns. `first model call` is the time from the
+start of `skillopt train` to its first request at a loopback endpoint. Compiled modules are kept between the rounds, as
+in an installed package. The last figures are the time to the first model call with 200,000 items in batches of 4, and
+its ratio to the time with 100,000 items, from one round each.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from pathlib import Path
 
 CLI = "from skillopt.cli import main; main()"
 BOUNDS = {"--version": 23, "--help": 23, "import skillopt": 27, "first model call": 67}
-"""0.35, 0.35, 0.4 and 1 s where `python -c pass` takes 15 ms."""
+"""The largest allowed ratios: 0.35, 0.35, 0.4 and 1 s on a machine on which `python -c pass` takes 15 ms."""
 ITEMS = (100_000, 200_000)
 MOST_GROWTH, MOST_SECONDS = 2.5, 30.0
-"""With twice the items; and with the most items, on a quiet core."""
+"""The largest allowed growth of the time with twice the items, and the most seconds with 200,000 items."""
 
 
 def python(*words: str) -> float:
-    """Seconds that a Python process takes from its start to its end."""
+    """Run a Python process, and return the seconds from its start to its end."""
     started = time.perf_counter()
     subprocess.run([sys.executable, *words], stdout=subprocess.DEVNULL, check=True)
     return time.perf_counter() - started
 
 
 def first_call(items: int = 0) -> float:
-    """Seconds until a training asks its endpoint for the first time. The endpoint refuses, which ends the run.
+    """Return the seconds until a training's first request. The endpoint refuses the request, which ends the run.
 
-    The tasks are those of the simulated world, or as many `items` in a file.
+    The tasks are those of the simulated world or, if `items` is given, that many tasks in a file.
     """
     arrived: list[float] = []
 
@@ -66,7 +66,7 @@ def first_call(items: int = 0) -> float:
 
 
 def main(rounds: int = 7) -> dict[str, dict[str, float]]:
-    """Seconds and ratio of each start."""
+    """Return for each command the seconds until it starts, and the ratio to `python -c pass`."""
     starts = {
         "python -c pass": lambda: python("-c", "pass"),
         "--version": lambda: python("-c", CLI, "--version"),
@@ -86,7 +86,7 @@ def main(rounds: int = 7) -> dict[str, dict[str, float]]:
 
 
 def many_items() -> dict[str, float]:
-    """Seconds until the first model call with the most items, and the ratio to half as many."""
+    """Return the seconds until the first model call with 200,000 items, and the ratio to 100,000 items."""
     half, all_items = (first_call(items) for items in ITEMS)
     return {"seconds": all_items, "ratio": all_items / half}
 

@@ -1,9 +1,9 @@
-"""(b) Rollouts a second against a server that answers at once, beside a bare aiohttp loop that posts the same bodies.
+"""(b) Compare rollouts per second with a bare aiohttp loop that sends the same bodies to a server without delay.
 
     python bench/throughput.py
 
-Everything is on: limiter, budget, the durable journal, trajectories, scores. The server runs in a process of its own.
-The two take turns, so that whatever else the machine does falls on both.
+Everything is on: limiter, budget, the durable journal, trajectories, scores. The server runs in a separate process.
+Rollouts and loop take turns, so other load on the machine slows both.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def instant_server() -> Iterator[str]:
 
 
 async def bare(url: str, bodies: list[dict[str, Any]]) -> float:
-    """Calls a second of the shortest loop that does the same calls."""
+    """Return the calls per second of the shortest loop that does the same calls."""
     queue = iter(bodies)
 
     async def worker(session: aiohttp.ClientSession) -> None:
@@ -85,7 +85,7 @@ async def bare(url: str, bodies: list[dict[str, Any]]) -> float:
 
 
 async def ours(url: str, items: int, folder: Path, skill_text: str = "") -> tuple[float, float]:
-    """Rollouts a second, scored and journalled; and milliseconds of this process's CPU for one."""
+    """Return SkillOpt's rollouts per second, scored and journalled, and the milliseconds of CPU per rollout."""
     options = f"env.options={{rules: 20, train: {items}, val: 1, test: 1}}"
     config = Config.load("configs/sim/default.yaml", [options, f"hardware.workers={WORKERS}"])
     env, run = SimEnv(config.env), RunDirectory(folder)
@@ -105,7 +105,7 @@ async def ours(url: str, items: int, folder: Path, skill_text: str = "") -> tupl
 
 
 def by_skill_length(url: str, out: Path) -> list[tuple[int, float]]:
-    """CPU of a rollout under skills of several lengths, in tokens."""
+    """Return the CPU milliseconds per rollout for skills of several lengths in tokens."""
     rows = []
     for lines in (0, 80, 330, 660):
         text = "# Rules\n" + "".join(f"- For case {n}, answer with the code {n * 7919 % 9973}.\n" for n in range(lines))

@@ -1,9 +1,9 @@
-"""How a training bears rough weather: rate limits, caps, resets, hangs and errors of a loopback server.
+"""Test a training with faults of a loopback server: rate limits, caps, resets, hangs and errors.
 
-    python bench/weather.py            all drills, about two minutes
-    python bench/weather.py cap        one of them: every_fifth, refusals, storm, cap, budget
+    python bench/weather.py            all tests, about two minutes
+    python bench/weather.py cap        one test: every_fifth, refusals, storm, cap, budget
 
-Each drill prints what it measured and the bound that it must keep; the exit code is 1 where one does not.
+Each test prints its figures and their bounds. The exit code is 1 if a figure is out of its bounds.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PACE = ("latency=0.3", "optimizer_latency=1.0", "duds=0.2")
 
 @contextmanager
 def served(*options: str, api_key: str = "") -> Iterator[str]:
-    """`skillopt sim serve` in a process of its own; gives its URL."""
+    """Run `skillopt sim serve` in a separate process during the block; yields its URL."""
     command = [sys.executable, "-m", "skillopt.cli", "sim", "serve", "--port", "0", "--api-key", api_key, *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout
@@ -74,7 +74,7 @@ def train(url: str, out: Path, *overrides: str) -> Measured:
 
 
 def every_fifth(out: Path) -> bool:
-    """429 with Retry-After 1 on every fifth request of a training that takes 6 s without."""
+    """Test 429 with Retry-After 1 on every fifth request of a training that takes 6 s without faults."""
     pace = ("latency=0.1", "optimizer_latency=0.1", "duds=0.35")
     size = ("env.options={rules: 20, train: 48, val: 40, test: 60}", "train.num_epochs=1")
     strict = ("models.target_deterministic=true", "models.optimizer_deterministic=true")
@@ -93,7 +93,7 @@ def every_fifth(out: Path) -> bool:
 
 
 def refusals(out: Path) -> bool:
-    """A wrong key."""
+    """Test that a wrong key ends a training at once."""
     with served(*PACE, api_key="right") as url:
         told = train(url, out / "key")
     print(f"401: ended after {told.seconds:.2f} s: {told.error}")
@@ -101,7 +101,7 @@ def refusals(out: Path) -> bool:
 
 
 def storm(out: Path) -> bool:
-    """5 % hangs, 5 % resets and 5 % 500s at once."""
+    """Test a training with 5 % hangs, 5 % resets and 5 % answers 500."""
     with served(*PACE) as url:
         clean = train(url, out / "clean")
     with served(*PACE, "hang=0.05", "reset=0.05", "server_error=0.05") as url:
@@ -115,7 +115,7 @@ def storm(out: Path) -> bool:
 
 
 async def _many(url: str, calls: int, width: int) -> tuple[float, Endpoint]:
-    """So many calls of a kind, at most `width` at once; gives calls a second."""
+    """Do this many calls, at most `width` at once. Return the calls per second, and the endpoint's state."""
     with tempfile.TemporaryDirectory() as folder, Journal(Path(folder) / "journal.sqlite") as journal:
         model = OpenAIChat("vllm:sim", "sim", url=url, key_name="VLLM_API_KEY", key_needed=False)
         endpoint = Endpoint(width)
@@ -137,7 +137,7 @@ async def _many(url: str, calls: int, width: int) -> tuple[float, Endpoint]:
 
 
 def cap(out: Path) -> bool:
-    """A server that bears 8 at once and answers 429 above, asked by one that may send 32."""
+    """Test a server that accepts 8 calls at once and answers 429 to more, with a client that may send 32 at once."""
     options = ("latency=0.2", "jitter=0.5", "most_in_flight=8")
     with served(*options) as url:
         fixed, _ = asyncio.run(_many(url, 400, 8))
@@ -150,7 +150,7 @@ def cap(out: Path) -> bool:
 
 
 def budget(out: Path) -> bool:
-    """max_calls 150, then without a limit."""
+    """Test a training that stops at max_calls=150, and then continues with a higher limit."""
     with served("duds=0.2") as url:
         train(url, out / "whole")
         before = stats(url)["requests"]

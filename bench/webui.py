@@ -1,9 +1,9 @@
-"""How quick the web page is on a large run: python bench/webui.py [--work FOLDER]
+"""Measure how fast the web page shows a large run: python bench/webui.py [--work FOLDER]
 
-Trains a simulated run of 500 steps over batches of 40 (20,000 training trajectories), adds 3,000 runs to the table and
-a run of 2,000 items by 40 versions, and opens every view in headless Chromium three times. Prints the seconds until a
-view's content is there (first, then the best of the rest), and the server's memory afterwards. The same
-folder again keeps the run.
+Trains a simulated run of 500 steps with batches of 40 (20,000 training trajectories), and adds 3,000 runs to the table
+and a run with 2,000 items and 40 versions. Opens every view in headless Chromium three times. Prints the seconds until
+a view's content is visible (the first time, then the better of the other two), and the server's memory at the end. If
+the folder already has these runs, they are used again.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ ITEMS, VERSIONS = 2000, 40
 
 
 def widen(source: Path, target: Path) -> None:
-    """A run of 2,000 validation items by 40 versions, from a small one: each version's gate has a trajectory for every
-    item."""
+    """Make a run with 2,000 validation items and 40 versions from a small run. Each version's gate has a trajectory for
+    every item."""
     shutil.copytree(source, target)
     run = RunDirectory(target)
     step, record = run.step(1), read_json(run.history)[0]
@@ -81,7 +81,7 @@ def widen(source: Path, target: Path) -> None:
 
 
 def prepare(work: Path) -> str:
-    """The large run and many small ones; returns the large one's id."""
+    """Make the large run and many small runs; return the id of the large run."""
     large = work / "outputs" / "large"
     if not large.exists():
         config = Config.load(REPO / "configs" / "sim" / "default.yaml", [*LARGE, f"env.output_root={work / 'outputs'}"])

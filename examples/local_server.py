@@ -1,7 +1,7 @@
-"""python examples/local_server.py: a model on this CPU, served in OpenAI's form on http://127.0.0.1:8080/v1.
+"""Serve a model on this CPU with OpenAI's protocol on http://127.0.0.1:8080/v1: python examples/local_server.py
 
-Needs `pip install '.[local]'` and `skillopt models pull qwen2.5-coder-0.5b`. It answers every program on this machine,
-one request at a time, until Ctrl-C.
+Needs `pip install '.[local]'` and `skillopt models pull qwen2.5-coder-0.5b`. The server answers every program on this
+machine, one request at a time, until Ctrl-C.
 """
 
 from __future__ import annotations

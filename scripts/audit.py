@@ -1,7 +1,7 @@
-"""Known vulnerabilities of the packages in a lock file: python scripts/audit.py [requirements.lock], or `make audit`.
+"""List known vulnerabilities of the packages in a lock file: `make audit`, or python scripts/audit.py [LOCK_FILE].
 
-Asks the OSV database (osv.dev), which includes PyPI's advisories. Exit codes: 0 none is known; 1 some are, and
-are listed; 2 the lock file cannot be read; 3 the database cannot be reached, so nothing is known either way.
+Asks the OSV database (osv.dev), which includes PyPI's advisories. Exit codes: 0 no vulnerability is known; 1 some are
+known and listed; 2 the lock file cannot be read; 3 the database cannot be reached, so the answer is unknown.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PINNED = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s;\\]+)", re.MULTILINE
 
 
 class UnreachableError(Exception):
-    """The database gave no answer that can be used."""
+    """Raised if the database gives no usable answer."""
 
 
 def pinned(lock: str) -> list[tuple[str, str]]:
@@ -40,7 +40,7 @@ def ask(url: str, body: Any = None) -> Any:
 
 
 def known(packages: list[tuple[str, str]], database: str) -> Iterator[str]:
-    """A line for each vulnerability."""
+    """Yield a line for each known vulnerability of the packages."""
     queries = [{"package": {"ecosystem": "PyPI", "name": name}, "version": version} for name, version in packages]
     results = ask(f"{database}/v1/querybatch", {"queries": queries}).get("results", [])
     if len(results) != len(packages):
@@ -67,12 +67,12 @@ def main() -> int:
     given = parser.parse_args()
     packages = pinned(given.lock.read_text(encoding="utf-8")) if given.lock.is_file() else []
     if not packages:
-        print(f"{given.lock}: no lock file with name==version lines; `make lock` writes it", file=sys.stderr)
+        print(f"{given.lock}: is not a lock file with name==version lines; `make lock` writes one", file=sys.stderr)
         return 2
     try:
         lines = list(known(packages, given.database))
     except UnreachableError as error:
-        print(f"audit: the database cannot be reached, so nothing is known either way ({error})", file=sys.stderr)
+        print(f"audit: the database cannot be reached, so vulnerabilities are unknown ({error})", file=sys.stderr)
         return 3
     for line in lines:
         print(line)

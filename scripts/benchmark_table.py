@@ -1,7 +1,7 @@
 """Fill the table of difficulty, runtime, calls and cost in docs/benchmarks.md, as `skillopt plan` estimates them.
 
-python scripts/benchmark_table.py            # write it
-python scripts/benchmark_table.py --check    # exit code 1 if it is out of date; a test runs this
+python scripts/benchmark_table.py            # write the table
+python scripts/benchmark_table.py --check    # exit code 1 if the table is out of date; a test runs this
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""How many of our functions are between `fit` and the socket: python scripts/count_frames.py [--most N]
+"""Count SkillOpt's functions between `fit` and the socket: python scripts/count_frames.py [--most N]
 
-Trains in the simulated world against a server on loopback. At each HTTP request of the run, it walks from the request
-up to `fit`: the functions on the stack, and if they run in a task of their own, the coroutines that started the task.
-It prints the longest chain of each stage, without `fit` itself. `--most` is for a rollout of a step: exit code 1 if its
-chain is longer.
+Trains in the simulated world against a server on loopback. At each HTTP request, the script walks from the request up
+to `fit`: the functions on the stack and, if these run in a separate task, the coroutines that started the task. It
+prints the longest chain of each stage, without `fit` itself. Exit code 1 if the chain of a step's rollout is longer
+than `--most`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SOURCES = str(REPO / "src" / "skillopt")
 
 
 class Chains:
-    """The chain of every request, and the coroutines above every task."""
+    """Records the longest chain of functions to a request, and the coroutines that started each task."""
 
     def __init__(self) -> None:
         self.started_by: dict[asyncio.Task[Any], list[str]] = {}
@@ -44,7 +44,7 @@ class Chains:
         return task
 
     def chain(self, frame: FrameType | None, *, coroutines_only: bool = False) -> list[str]:
-        """From `fit` down to this frame."""
+        """Return SkillOpt's functions from `fit` down to this frame."""
         names = []
         while frame is not None:
             code = frame.f_code
@@ -67,7 +67,7 @@ class Chains:
 
 
 async def longest_chains() -> dict[str, list[str]]:
-    """By the first function below `fit`: the longest chain to a request."""
+    """Return the longest chain to a request for each function that `fit` calls."""
     chains = Chains()
     runner, port = await SimServer(SimOptions()).start()
     asyncio.get_running_loop().set_task_factory(chains.new_task)
@@ -93,7 +93,7 @@ async def longest_chains() -> dict[str, list[str]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--most", type=int, help="exit with 1 if a rollout has more")
+    parser.add_argument("--most", type=int, help="exit with 1 if the chain of a rollout has more functions")
     most = parser.parse_args().most
     chains = asyncio.run(longest_chains())
     for chain in sorted(chains.values(), key=len):

@@ -1,4 +1,4 @@
-"""Called by mkdocs: a page of docs/ that mkdocs.yml does not list is shown all the same, at the end of "Using it"."""
+"""Called by mkdocs: adds the pages of docs/ that mkdocs.yml does not list to the end of the section "Using it"."""
 
 from __future__ import annotations
 

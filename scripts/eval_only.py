@@ -1,4 +1,4 @@
-"""python scripts/eval_only.py --config configs/searchqa/default.yaml --skill best_skill.md"""
+"""The same as `skillopt eval`: python scripts/eval_only.py --config CONFIG.yaml --skill best_skill.md"""
 
 import sys
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The coding-agent command lines that `make test-agents` runs, from the npm registry into .venv/agents (1.4 GB).
-# They need no account: the tests point them at a model on this machine.
+# Installs the coding agents that `make test-agents` runs, from the npm registry into .venv/agents (1.4 GB).
+# The agents need no account: in the tests they call a model on this machine.
 set -eu
 cd "$(dirname "$0")/.."
 folder=.venv/agents

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Chromium for the browser tests of `make test-all`. Never fails: without Chromium those tests are skipped and say so.
-# Installs it only for root on a system with apt; other users read what to do.
+# Installs Chromium for the browser tests of `make test-all`. Never fails: without Chromium, these tests are skipped.
+# Installs it only for root on a system with apt; for other users, prints what to do.
 for name in chromium chromium-browser google-chrome; do
   command -v "$name" >/dev/null 2>&1 && exit 0
 done

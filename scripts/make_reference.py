@@ -1,5 +1,6 @@
-"""python scripts/make_reference.py [--check]: writes docs/reference/ and src/skillopt/keywords.py from the code, or
-says what is out of date."""
+"""Write docs/reference/ and src/skillopt/keywords.py from the code: python scripts/make_reference.py [--check]
+
+With --check, nothing is written; the script lists the files that are out of date."""
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ NOTE = "<!-- Written by scripts/make_reference.py from the code; `make docs` ren
 
 
 def config_page() -> str:
-    """Every key with its default and its meaning."""
+    """Return the page with every config key, its default and its meaning."""
     parts = [NOTE, "# Config reference\n", CONFIG_INTRO]
     for name, field in Config.model_fields.items():
         section = field.annotation
@@ -73,10 +74,10 @@ def config_page() -> str:
     return "\n".join(parts)
 
 
-CONFIG_INTRO = """A config is a YAML file of sections. `_base_: other.yaml` (or a list) is read first; keys on the
-command line (`section.key=value`) override the file. A path that exists next to the config means that file, else
-the working folder's, else the package's own (`configs/…`, `data/…`). Unknown keys are refused with the nearest right
-one.
+CONFIG_INTRO = """A config is a YAML file of sections. `_base_: other.yaml` (or a list of files) is read first. Keys on
+the command line (`section.key=value`) override the file. A path is looked up next to the config, then in the working
+folder, then in the package (`configs/…`, `data/…`). An unknown key is an error; the message names the nearest known
+key.
 """
 
 
@@ -107,7 +108,7 @@ def _limits(field: FieldInfo) -> str:
 
 
 def cli_page() -> str:
-    """Every command with its arguments and options."""
+    """Return the page with every command, its arguments and its options."""
     root: Any = typer.main.get_command(app)
     parts = [NOTE, "# Command reference\n", CLI_INTRO]
     for name, command in root.commands.items():
@@ -120,7 +121,7 @@ def cli_page() -> str:
 
 
 CLI_INTRO = """`skillopt --help` and `skillopt COMMAND --help` say the same. Exit codes: 0 done; 1 worse, or a failed
-verification; 2 bad input, or an endpoint that refuses; 3 stopped with everything paid for kept; 4 cannot tell; 130
+verification; 2 bad input, or an endpoint that refuses; 3 stopped, with all paid replies stored; 4 cannot tell; 130
 Ctrl-C.
 """
 
@@ -146,7 +147,7 @@ def _parameter(parameter: Any) -> str:
 
 
 def api_page() -> str:
-    """Every public name with its signature and docstring."""
+    """Return the page with every public name, its signature and its docstring."""
     parts = [NOTE, "# API reference\n", "The public names are exactly those of `skillopt`; all else may change.\n"]
     for name in skillopt.__all__:
         value = getattr(skillopt, name)
@@ -180,7 +181,7 @@ def _class(name: str, cls: type, level: str) -> list[str]:
 
 
 def _parts_by_name(cls: type) -> list[str]:
-    """The keywords of a class that are not config keys, each with its meaning."""
+    """Return the keyword arguments of a class that are not config keys, each with its meaning."""
     _, _, listed = (inspect.getdoc(cls.__init__) or "").partition(HEADING)  # type: ignore[misc]
     rows = [line.strip().split(": ", 1) for line in listed.strip().splitlines()]
     lines = [f"- `{name}`: {text}" for name, text in rows if name not in ConfigKeys.__annotations__]
@@ -195,7 +196,7 @@ def _fields(cls: type) -> list[str]:
 
 
 def _members(cls: type) -> Iterator[tuple[str, str]]:
-    """The declared attributes of a base class, each with the text below it."""
+    """Yield the declared attributes of a base class, each with its docstring."""
     body = ast.parse(inspect.getsource(cls)).body[0].body  # type: ignore[attr-defined]
     for line, below in itertools.pairwise(body):
         if isinstance(line, ast.AnnAssign) and isinstance(below, ast.Expr):
@@ -214,7 +215,7 @@ def _annotation(cls: type, name: str) -> str:
 
 
 def _signature(name: str, function: Any) -> str:
-    """Config keys by name are `**keys`."""
+    """Return a function's signature, with `**keys` in place of all config keys."""
     signature = inspect.signature(function)
     named = [each for each in signature.parameters.values() if each.name not in ConfigKeys.__annotations__]
     if len(named) < len(signature.parameters):
@@ -229,7 +230,7 @@ def _signature(name: str, function: Any) -> str:
 
 
 def _doc(value: Any) -> str:
-    """Its own docstring, not a base's and not what a dataclass makes up."""
+    """Return the docstring that an object defines itself, not one from a base class or from `dataclass`."""
     text = inspect.cleandoc(value.__doc__ or "") if inspect.isclass(value) else inspect.getdoc(value) or ""
     text = text.partition(HEADING)[0].rstrip()
     return ("" if inspect.isclass(value) and text.startswith(f"{value.__name__}(") else text) + "\n"
@@ -277,15 +278,15 @@ RUN_FILES: dict[str, tuple[type[BaseModel], ...]] = {
     "replicate.json": (Replication,),
     "transfer.json": (Transfer,),
 }
-FILES_INTRO = """Each file of a run and of a measurement, with the record that it is read as. A `.jsonl` file has one
-record a line, `history.json` and `patches.json` have a list. A field that is marked as optional is left out if it has
-no value. `config.json` has the config's values by dotted key ([config](config.md)); `journal.sqlite` has
+FILES_INTRO = """The files of a run or a measurement, each with its record. A `.jsonl` file has one record per line;
+`history.json` and `patches.json` have a list of records. An optional field is left out if it has no value.
+`config.json` has the config's values by dotted key ([config](config.md)); `journal.sqlite` has
 every reply, and every request to the optimizer.
 """
 
 
 def files_page() -> str:
-    """Every file with its model, and every model with its fields."""
+    """Return the page with every file of a run and its record, and every record with its fields."""
     parts = [NOTE, "# Files of a run\n", FILES_INTRO, "| file | record |\n|---|---|"]
     for file, models in RUN_FILES.items():
         names = ", ".join(f"[{model.__name__}](#{model.__name__.lower()})" for model in models)
@@ -298,7 +299,7 @@ def files_page() -> str:
 
 
 def _parts(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
-    """A model, and the models of its fields."""
+    """Yield a model and the models of its fields."""
     if generic := model.__pydantic_generic_metadata__["origin"]:
         yield generic
         yield from (part for value in model.__pydantic_generic_metadata__["args"] for part in _models_in(value))
@@ -345,15 +346,15 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 '''
 _PATHS = {"data", "feedback", "init_notes", "init_skill", "output_root", "prompts_dir", "split_dir"}
-"""Keys that may be a Path."""
+"""Config keys whose value may be a Path."""
 _FUNCTIONS = {"agent", "scoring"}
-"""Keys that may be a function."""
+"""Config keys whose value may be a function."""
 _TABLES = {ModelSettings: "ModelSettingsKeys", Price: "PriceKeys"}
 
 
 def keywords_module() -> str:
-    """A TypedDict for each section, and one with the keys of all sections. A section's keys that mean something else
-    without their section (`package.train`), or that stand for an object, are not in the latter."""
+    """Return a module with a TypedDict for each section, and one with the keys of all sections. The latter leaves out
+    keys that mean something else without their section (`package.train`) and keys that name an object."""
     taken = {*Config.model_fields, "agent", "analysts", "gate", "vetoes", "split"}
     parts = [KEYWORDS_INTRO]
     for table, name in _TABLES.items():
@@ -393,7 +394,7 @@ def _typed(
 
 
 def _keyword_type(key: str, annotation: Any) -> str:
-    """What a program may pass for a key: any sequence for a tuple, a Path for a path, a function where one may be."""
+    """Return the type that a program may pass for a key: any sequence for a tuple, a Path for a path, and so on."""
     inner = [_keyword_type("", each) for each in typing.get_args(annotation) if each is not Ellipsis]
     origin = typing.get_origin(annotation)
     if origin is tuple:

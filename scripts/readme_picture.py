@@ -1,7 +1,7 @@
-"""python scripts/readme_picture.py RUN: draws README's picture, docs/images/learned.svg, from a finished run.
+"""Draw the picture of README, docs/images/learned.svg, from a finished run: python scripts/readme_picture.py RUN
 
-It shows the first lines of the difference between the initial and the best skill, and below them the test scores and
-the cost as the run recorded them.
+The picture shows the first lines of the difference between the initial and the best skill. Below them are the test
+scores and the cost, as the run recorded them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main() -> None:
     run = Run.open(sys.argv[1])
     summary = run.summary
     if not summary or summary.best.test is None or summary.initial.test is None:
-        sys.exit(f"{sys.argv[1]}: the run has no test scores yet")
+        sys.exit(f"{sys.argv[1]}: the run has no test scores yet; let it finish first")
     before, after = run.skill(0), run.best_skill
     lines = diff_skills(before, after)
     shown = [line for line in lines if line.text][:LINES]

@@ -1,6 +1,6 @@
-"""python scripts/screenshots.py: makes the pictures of the page in docs/images/ from real runs in the simulated world.
+"""Make the pictures of the web page in docs/images/, from runs in the simulated world: python scripts/screenshots.py
 
-Needs playwright and a chromium (scripts/install_chromium.sh).
+Needs playwright and Chromium (scripts/install_chromium.sh).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PICTURES = (
     ("new_light", "#/new", "#launch", {}),
     ("run_phone_dark", "#/run/{done}/overview", ".verdict", {"scheme": "dark", "width": 390, "height": 844}),
 )
-"""Name, address, what must be there, and how it is looked at."""
+"""For each picture: its name, the page's address, the element to wait for, and the browser's settings."""
 
 
 def train(*overrides: str) -> list[str]:

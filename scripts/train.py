@@ -1,4 +1,4 @@
-"""python scripts/train.py --config configs/searchqa/default.yaml"""
+"""The same as `skillopt train`: python scripts/train.py --config configs/searchqa/default.yaml"""
 
 import sys
 

@@ -20,7 +20,7 @@ TASKS = [{"question": f"Part of the program: {area}\nChange: {text}", "area": ar
 
 
 def house_rules(item, output):
-    """The share of the rules that the line keeps, and those that it breaks."""
+    """Score a subject line: the share of the rules that it follows, and the rules that it breaks."""
     broken = []
     if not output.startswith(f"{item.area}: "):
         broken.append("the line must begin with the part of the program and a colon")

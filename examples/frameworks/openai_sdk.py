@@ -1,4 +1,4 @@
-"""An agent on the OpenAI SDK: a loop of its own around chat completions, with one tool."""
+"""An agent on the OpenAI SDK: a loop around chat completions, with one tool."""
 
 import json
 
@@ -9,7 +9,7 @@ from skillopt import Episode, Usage
 
 
 async def run(item, skill, model):
-    client = AsyncOpenAI()  # OPENAI_API_KEY and OPENAI_BASE_URL
+    client = AsyncOpenAI()  # reads OPENAI_API_KEY and OPENAI_BASE_URL
     messages = [{"role": "system", "content": skill.text}, {"role": "user", "content": item.question}]
     prompt = completion = 0
     for _ in range(6):

@@ -1,4 +1,4 @@
-"""What the agents of this folder share: the model's name and a tool, the shop's price list."""
+"""The parts that all agents of this folder use: the model's name, and the tool that looks up a price."""
 
 import json
 import os

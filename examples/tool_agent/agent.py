@@ -1,4 +1,4 @@
-"""The agent: the model may look up a price before it answers. Calls of `model` are journalled, limited and counted."""
+"""An agent whose model may look up a price before it answers. Calls of `model` are journalled, limited and counted."""
 
 import json
 from pathlib import Path
@@ -14,5 +14,5 @@ def price(product: str) -> int:
 
 
 async def answer(item, skill, model):
-    """One task from beginning to end; what is returned is scored."""
+    """Do one task from beginning to end. The returned answer is scored."""
     return await run_tools(start(skill, item.question), [Tool.of(price)], model, max_turns=6)

@@ -1,6 +1,6 @@
-"""python examples/typed_project/train.py: trains a skill on tasks with a scorer and an event, all typed.
+"""A typed program that trains a skill, with a scorer and an event: python examples/typed_project/train.py
 
-Every line passes `mypy --strict`. The models are simulated; name others with TARGET and OPTIMIZER.
+Every line passes `mypy --strict`. The models are simulated. For other models, set the variables TARGET and OPTIMIZER.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TASKS = [
 
 
 def contains(item: skillopt.Item, output: str) -> tuple[float, str]:
-    """A scorer: a number from 0 to 1, and what was wrong."""
+    """Score an answer: return a number from 0 to 1, and a sentence on what was wrong."""
     return (1.0, "") if item.answer in output else (0.0, f"expected {item.answer}")
 
 

@@ -30,7 +30,7 @@ BLOCK = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class DataSource:
-    """Where a benchmark's data comes from, and how to read it."""
+    """The source of a benchmark's data, and how to read it."""
 
     sizes: dict[str, int] = field(default_factory=dict)
     """The most items of each split, as in the paper if it uses the benchmark; empty if the set has its own splits."""

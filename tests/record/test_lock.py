@@ -131,6 +131,6 @@ def test_the_audit_does_not_take_silence_for_safety(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))  # nobody listens there
         told = audit(LOCK, f"http://127.0.0.1:{taken.getsockname()[1]}")
     assert told.returncode == 3
-    assert "cannot be reached, so nothing is known either way" in told.stderr
+    assert "cannot be reached, so vulnerabilities are unknown" in told.stderr
     assert "Traceback" not in told.stderr
     assert audit(tmp_path / "none", "http://127.0.0.1:1").returncode == 2
