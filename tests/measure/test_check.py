@@ -248,7 +248,7 @@ def test_what_a_budget_stops_is_no_verdict_and_can_go_on(tmp_path: Path) -> None
     ("arguments", "code", "message"),
     [
         (("nowhere.md",), 2, "no such file"),
-        (("skill.md", "--base", "no-such-ref"), 2, "no git repository"),
+        (("skill.md", "--base", "no-such-ref"), 2, "not in a git repository"),
         (("data/sim/seed_skill.md", "--base", "data/sim/nothing.md"), 2, "name an existing file"),
         (("skill.md", "--split", "dev"), 2, "is not one of"),
         (("skill.md", "models.target_model=openai:gpt-4o-mini"), 2, "no key; set OPENAI_API_KEY"),

@@ -174,5 +174,5 @@ def test_git_runs_nothing_of_the_repository(branch: Path, tmp_path: Path) -> Non
     place = Repository.around(branch)
     assert place.files(place.commit("main"), "skills/first.md")
     assert not trap.exists()
-    with pytest.raises(UserError, match="no git repository"):
+    with pytest.raises(UserError, match="not in a git repository"):
         Repository.around(tmp_path)

@@ -232,7 +232,7 @@ def test_an_export_changes_no_file_of_its_run(packaged: RunDirectory) -> None:
     before = files(packaged.root)
     for name in ("package", "skills", "house-codes"):
         done = command("export", str(packaged.root), "--to", str(packaged.root / name), "--overwrite")
-        assert (done.returncode, "lies in the run" in done.stderr) == (2, True), done.stderr
+        assert (done.returncode, "is inside the run" in done.stderr) == (2, True), done.stderr
     assert files(packaged.root) == before
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 FOLDERS = ("configs", "data")
 _PACKAGE = Path(__file__).parent.parent
 ROOTS = (_PACKAGE / "_shipped", _PACKAGE.parent.parent)
-"""Where configs and data may be: the package's folder `_shipped` if installed, the top folder in a checkout."""
+"""Folders that may contain configs and data: `_shipped` in an installed package, the top folder in a checkout."""
 
 
 def is_there(path: Path) -> bool:

@@ -7,12 +7,12 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 
 SCHEMA_VERSION = 1
-"""Increased when a field is removed or changes its meaning; not for a new field."""
+"""The version of the form of all records. It increases if a field is removed or changes its meaning."""
 
 Interval = tuple[float, float]
 """A 95 % interval, low to high."""
 Number = int | float
-"""A number that stays an integer when it is written again."""
+"""A number. An integer stays an integer when the record is written again."""
 Role = Literal["target", "optimizer", "judge"]
 ROLES: tuple[Role, Role] = ("target", "optimizer")
 """The roles of every run. A run with a separate judge model also has the role `judge`."""
@@ -20,12 +20,12 @@ T = TypeVar("T")
 
 
 class Record(BaseModel):
-    """A part of a run's files. `record["field"]` is `record.field`, for programs that read the files as JSON."""
+    """The base of all records. `record["field"]` is `record.field`, for programs that read the files as JSON."""
 
     model_config = ConfigDict(frozen=True, populate_by_name=True)
 
     optional: ClassVar[frozenset[str]] = frozenset()
-    """Fields that are not written while they are None."""
+    """Fields that are not written if they are None."""
 
     @model_serializer(mode="wrap")
     def _without_absent(self, serialize: SerializerFunctionWrapHandler) -> Any:
@@ -48,20 +48,20 @@ class Record(BaseModel):
 
 
 class Document(Record):
-    """A whole file, or a line of history.json."""
+    """A record that is a whole file, or a line of history.json."""
 
     schema_version: int = SCHEMA_VERSION
 
 
 class ByRole(Record, Generic[T]):
-    """A value for each of the models."""
+    """A value for each role: target, optimizer and judge."""
 
     optional: ClassVar = frozenset({"judge"})
 
     target: T
     optimizer: T
     judge: T | None = None
-    """None if no model judges, if the optimizer does, or if the price is unknown."""
+    """The judge's value. None if no model judges, if the optimizer judges, or if the price is unknown."""
 
     @property
     def roles(self) -> tuple[Role, ...]:

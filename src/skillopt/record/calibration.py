@@ -8,32 +8,32 @@ from skillopt.record.base import Document, Interval, Record
 
 
 class LengthBias(Record):
-    """The judge's excess (its grade minus the person's) by the length of the answer."""
+    """How the judge's excess (its grade minus the person's) depends on the length of the answer."""
 
     correlation: float | None
-    """Spearman, of the length and of the judge's grade minus the person's; None if one of them never varies."""
+    """Spearman's rank correlation of the answer's length and the judge's excess; None if one of them never varies."""
     difference: float
-    """The excess on the longer half of the answers minus that on the shorter half."""
+    """The judge's excess on the longer half of the answers minus its excess on the shorter half."""
     interval: Interval | None
-    """95 %, of the difference."""
+    """The 95 % interval of the difference."""
 
     @property
     def shown(self) -> bool:
-        """Is it more than chance?"""
+        """Is the bias more than chance?"""
         return self.interval is not None and (self.interval[0] > 0 or self.interval[1] < 0)
 
 
 class PositionBias(Record):
-    """Pairs on which the two orders disagree."""
+    """Counts of pairs of answers whose winner depends on the order in which the judge reads them."""
 
     pairs: int
-    """All pairs that were judged."""
+    """The number of pairs that were judged."""
     first: int
-    """Pairs on which the first position won in both orders."""
+    """The number of pairs on which the first position won in both orders."""
     second: int
-    """Pairs on which the second position won in both orders."""
+    """The number of pairs on which the second position won in both orders."""
     p: float
-    """The two-sided p of so uneven a division."""
+    """The two-sided p-value of the difference between `first` and `second`."""
 
     @property
     def shown(self) -> bool:
@@ -47,7 +47,7 @@ class Disagreement(Record):
     person: float
     judge: float
     reason: str
-    """What the judge said."""
+    """The judge's reason."""
 
 
 class JudgeCalibration(Document):
@@ -57,25 +57,25 @@ class JudgeCalibration(Document):
 
     model: str
     setup: str
-    """Fingerprint of the judge: the model, its prompt and its options. The calibration holds for this judge alone."""
+    """Fingerprint of the judge: the model, its prompt and its options. The calibration applies only to this judge."""
     form: Literal["grade", "pairwise"]
     graded: str
     """Fingerprint of the file of human grades."""
     items: int
     agreement: float
-    """The share of answers on which both say pass, or both say fail."""
+    """The share of answers on which the judge and the person both say pass, or both say fail."""
     kappa: float | None
-    """Cohen's kappa on pass or fail; None if one of the two gives every answer the same."""
+    """Cohen's kappa on pass or fail; None if the judge or the person grades all answers the same."""
     spearman: float | None
-    """Spearman's rank correlation of the two grades; None if one of them never varies."""
+    """Spearman's rank correlation of the judge's and the person's grades; None if one of them never varies."""
     excess: float
     """The mean of the judge's grade minus the person's."""
     length: LengthBias
     position: PositionBias | None = None
     repeats: int
-    """Judgements of each answer."""
+    """The number of judgements of each answer."""
     flip_rate: float
-    """How often two judgements of one answer differ in pass or fail."""
+    """The share of pairs of judgements of one answer that differ in pass or fail."""
     deviation: float
     """The standard deviation of the grades of one answer, over all answers."""
     disagreements: tuple[Disagreement, ...] = ()
@@ -83,7 +83,7 @@ class JudgeCalibration(Document):
 
     @property
     def biases(self) -> tuple[str, ...]:
-        """Biases that are more than chance, in words."""
+        """The biases that are more than chance, in words."""
         found = []
         if self.length.shown:
             found.append(f"gives {'long' if self.length.difference > 0 else 'short'} answers more than people do")
@@ -97,7 +97,7 @@ class JudgeStanding(Record):
 
     model: str
     is_optimizer: bool
-    """The model that proposed the edits also judged them."""
+    """True if the model that proposed the edits also judged the answers."""
     calibration: Literal["none", "of another judge", "done"]
     kappa: float | None = None
     flip_rate: float | None = None

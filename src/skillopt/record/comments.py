@@ -1,4 +1,4 @@
-"""Comments and ratings of people, in a file next to a run's results; a later training can be given them."""
+"""People's comments and ratings, in a file next to a run's results. A later training can use them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Comment(BaseModel):
 
 
 def read_comments(path: Path) -> list[Comment]:
-    """The newest on each item and line; one without rating and text takes the earlier ones back."""
+    """The newest comment on each item and line. A comment without rating and text removes the earlier comment."""
     newest: dict[tuple[str, str], Comment] = {}
     try:
         comments = [Comment.model_validate(row) for row in read_jsonl(path)]
@@ -45,7 +45,7 @@ def read_comments(path: Path) -> list[Comment]:
 
 def add_comment(run: RunDirectory, *, kind: str, about: str, split: str = "", rating: str = "", text: str = "") -> None:
     if len(text) > LONGEST:
-        raise UserError(f"a comment has at most {LONGEST} characters")
+        raise UserError(f"the comment is too long; a comment has at most {LONGEST} characters")
     if not about:
         raise UserError("the comment does not say what it is about; name an item or a line")
     when = datetime.now(UTC).isoformat(timespec="seconds")
@@ -53,10 +53,10 @@ def add_comment(run: RunDirectory, *, kind: str, about: str, split: str = "", ra
     try:
         comment = Comment.model_validate(fields | {"when": when})
     except ValidationError:
-        raise UserError("a comment: kind is item or line, rating is good, bad or empty") from None
+        raise UserError("the comment is not valid: kind is item or line, rating is good, bad or empty") from None
     append_jsonl(run.comments, [comment])
 
 
 def feedback_of(path: Path) -> list[Comment]:
-    """The comments that a later training may get: of items, only those of the training split."""
+    """The comments that a later training may use: those on lines, and those on items of the training split."""
     return [each for each in read_comments(path) if each.kind == "line" or each.split == "train"]

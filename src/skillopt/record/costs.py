@@ -13,9 +13,9 @@ class TokenCounts(Record):
     prompt: int
     completion: int
     cached: int
-    """How many of the prompt's tokens the endpoint had in its cache."""
+    """Prompt tokens that the endpoint read from its cache."""
     written: int = 0
-    """How many of the prompt's tokens the endpoint wrote into its cache."""
+    """Prompt tokens that the endpoint wrote into its cache."""
 
     @property
     def total(self) -> int:
@@ -27,15 +27,15 @@ class Paid(Record):
 
     calls: int
     rollouts: int
-    """Tasks that were begun."""
+    """The number of rollouts that were begun."""
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int
     written_tokens: int = 0
     estimated: bool
-    """The tokens are counted from the texts."""
+    """True if the tokens are estimated from the texts."""
     usd: float | None
-    """None if a price is unknown."""
+    """The cost in dollars; None if a price is unknown."""
     by_stage: dict[str, int]
     """Calls by stage."""
     usd_by_stage: dict[str, float | None]
@@ -53,16 +53,16 @@ class Paid(Record):
 
 class Calls(ByRole[int]):
     from_journal: int = 0
-    """Replies from the journal, which were paid for before."""
+    """The number of replies from the journal, which were paid for earlier."""
 
 
 class Bill(Record):
-    """The costs in the summary."""
+    """The costs of a run, as in its summary."""
 
     calls: Calls
     tokens: ByRole[TokenCounts]
     tokens_estimated: tuple[Role, ...]
-    """Roles whose tokens are counted from the texts."""
+    """Roles whose tokens are estimated from the texts."""
     cost_usd: ByRole[float | None]
     calls_by_stage: ByRole[dict[str, int]]
     cost_usd_by_stage: ByRole[dict[str, float | None]]

@@ -1,8 +1,8 @@
-"""Is a run undamaged?
+"""Finds damaged files of a run.
 
-The state holds a checksum of every file that a finished step left, and of itself. Every file that training reads is
-among them, follows from them, or has its own checksums (the journal). From the journal alone the whole run can be
-repeated without a call: that is the way out of any damage.
+The state contains checksums of itself and of every file that a finished step wrote. Every other file that training
+reads follows from these files, or has its own checksums (the journal). The journal alone is enough to repeat the whole
+run without a call; this repairs any damage.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _GROWING = ("patch_log.jsonl", "review/conflicts.jsonl")
 
 
 def seal_files(run: RunDirectory, state: State) -> None:
-    """Store in the state a checksum of every file that it declares finished. Write the state next."""
+    """Add to the state a checksum of every file of the finished steps. The caller writes the state next."""
     new = {path.relative_to(run.root).as_posix(): path for path in _left(run, state) if path.is_file()}
     for name, path in new.items():
         size = path.stat().st_size
@@ -42,13 +42,13 @@ def seal_files(run: RunDirectory, state: State) -> None:
 
 
 def unseal(run: RunDirectory, state: State, paths: Iterable[Path]) -> None:
-    """Remove from the state the checksums of files that will be written again. Write the state next."""
+    """Remove from the state the checksums of files that will be written again. The caller writes the state next."""
     names = {path.relative_to(run.root).as_posix() for path in paths}
     state.sealed = {name: entry for name, entry in state.sealed.items() if name not in names}
 
 
 def _left(run: RunDirectory, state: State) -> Iterator[Path]:
-    """The files of the newest step and epoch, and others that may be new."""
+    """The files of the newest step and epoch, and other files that may be new."""
     for folder in (run.step(state.step), run.slow_update(state.epoch), run.meta_skill(state.epoch)):
         yield from (path for path in folder.glob("*") if not path.name.startswith("."))
     for version in range(state.version + 1):
@@ -78,14 +78,14 @@ class Damage:
     path: Path
     what: str
     derived: bool = False
-    """Can the file be rebuilt from others? Every training writes it anew."""
+    """True if the file can be rebuilt from other files. Every training writes such a file again."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.what}"
 
 
 def find_damage(run: RunDirectory) -> list[Damage]:
-    """Only reads. Files of an interrupted step are not damage: a resume removes them."""
+    """Find damaged files; nothing is changed. Files of an interrupted step do not count: a resume removes them."""
     found: list[Damage] = []
     replies = 0
     try:
@@ -105,7 +105,7 @@ def find_damage(run: RunDirectory) -> list[Damage]:
 
 
 def _named(run: RunDirectory, path: Path, what: str) -> str:
-    """Names the entry of a damaged patch log."""
+    """The problem of a damaged file. For a damaged patch log, it names the damaged entry."""
     try:
         if path == run.patch_log.path and path.exists():
             list(run.patch_log.entries())
@@ -115,7 +115,7 @@ def _named(run: RunDirectory, path: Path, what: str) -> str:
 
 
 def _derived(run: RunDirectory, state: State) -> Iterator[Damage]:
-    """Check files that can be rebuilt from others, which have passed their check."""
+    """Find damage in files that can be rebuilt from the files with checksums, which are undamaged."""
     try:
         versions = replay(Run(run).skill(0), Run(run).finished_entries())
         best = versions[state.best.version]
@@ -141,7 +141,7 @@ def _derived(run: RunDirectory, state: State) -> Iterator[Damage]:
 
 
 def history_of(run: RunDirectory, state: State) -> list[StepRecord]:
-    """The history from the finished steps' own records."""
+    """The history, rebuilt from the records of the finished steps."""
     records = []
     for step in range(1, state.step + 1):
         record = Run(run).step_record(step)
@@ -151,7 +151,7 @@ def history_of(run: RunDirectory, state: State) -> list[StepRecord]:
 
 
 def _history_fits(run: RunDirectory, state: State) -> bool:
-    """Does history.json fit the steps' own records? Additions of an interrupted step or epoch end do not count."""
+    """Does history.json fit the records of the steps? Additions of an interrupted step or epoch end do not count."""
     if not state.step and not run.history.exists():
         return True
     try:
@@ -165,8 +165,8 @@ def _history_fits(run: RunDirectory, state: State) -> bool:
 
 
 def refuse_damage(run: RunDirectory) -> None:
-    """Before a run continues: raise Damaged if a file that it builds on is not as it was written, and remove files that
-    an interrupted step left. A run that has no state begins anew, with the replies in its journal."""
+    """Prepare a run for continuing: raise Damaged if a file that it needs is not as it was written, and remove files
+    of an interrupted step. A run without a state begins again, with the replies in its journal."""
     found = [damage for damage in find_damage(run) if not damage.derived]
     if found:
         lines = "\n".join(f"  {damage}" for damage in found)
@@ -178,8 +178,8 @@ def refuse_damage(run: RunDirectory) -> None:
 
 
 def take_back(run: RunDirectory, state: State) -> None:
-    """Remove additions of an interrupted step or epoch end to finished files, which may end in half a line; and the
-    final files of a run that has continued since."""
+    """Remove what an interrupted step or epoch end added to finished files (perhaps half a line), and the final files
+    of a run that has continued since."""
     entry = state.sealed.get(run.conflicts.relative_to(run.root).as_posix())
     if entry and run.conflicts.stat().st_size > entry.size:
         os.truncate(run.conflicts, entry.size)

@@ -1,4 +1,4 @@
-"""The folder of a run: every path, and the lock that lets one trainer in at a time."""
+"""The folder of a run: its paths, and the lock that allows only one trainer at a time."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from skillopt.skill.package import PackageError
 
 ALTERED = (PatchLogError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError,
             StopIteration)  # fmt: skip
-"""Errors that a damaged file of a run causes in code that trusts the file's form."""
+"""Errors that a damaged file of a run causes in code that does not check the file's form."""
 
 
 class RunDirectory:
-    """Paths of one run. Nothing else in the code puts together a path inside a run."""
+    """The paths of one run. No other code builds paths inside a run."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -77,7 +77,7 @@ class RunDirectory:
         return self.steps / f"step_{step:04d}"
 
     def epoch_end(self, step: int) -> Path:
-        """The record of the epoch's end, if this was its last step; the history has it as well."""
+        """Path of the record of the epoch's end, in the folder of the epoch's last step."""
         return self.step(step) / "epoch_end.json"
 
     def slow_update(self, epoch: int) -> Path:
@@ -90,16 +90,16 @@ class RunDirectory:
         return self.skills / f"skill_v{version:04d}.md"
 
     def step_skill(self, step: int) -> Path:
-        """The current document after a step's gate, for a lookup by step instead of by version."""
+        """Path of the current document after a step's gate, for a lookup by step instead of by version."""
         return self.skills / f"step_{step:04d}.md"
 
     def changes(self, version: int) -> Path:
-        """The further files of a package that differ from `package/`. One document has no such file."""
+        """Path of the file with a version's changes to other files of the package; not used for a single document."""
         return self.skills / f"skill_v{version:04d}.files.json"
 
     @property
     def trains_package(self) -> bool:
-        """Is a package trained here, and not one document?"""
+        """Does this run train a package, and not a single document?"""
         return self.changes(0).is_file()
 
     def base(self) -> Skill:
@@ -129,7 +129,7 @@ class RunDirectory:
             raise Damaged(f"{error}; {WAY_OUT}") from None
 
     def versions(self) -> list[int]:
-        """Versions of the skill that are kept, in order."""
+        """The numbers of the stored versions of the skill, in order."""
         return sorted(number for number, _ in _numbered(self.skills, "skill_v", ".md"))
 
     def write_skill(self, version: int, skill: Skill) -> None:
@@ -141,7 +141,7 @@ class RunDirectory:
         return json_text(changes(self.base(), skill))
 
     def write_best(self, skill: Skill) -> None:
-        """The skill as targets read it: only the stored versions have the markers of protected regions."""
+        """Write the best skill as targets read it. Only the stored versions have the markers of protected regions."""
         skill = skill.shown
         write_atomic(self.best_skill, skill.text)
         write_atomic(self.skills / "best_skill.md", skill.text)
@@ -152,7 +152,7 @@ class RunDirectory:
             draft.replace(self.best_package)
 
     def roll_back(self, *, step: int, epoch: int, version: int, patch_log_size: int) -> None:
-        """Remove files of an interrupted step or epoch end; the state says what is finished."""
+        """Remove files of an interrupted step or epoch end: those after the given step, epoch and version."""
         self.patch_log.truncate(patch_log_size)
         if self.conflicts.exists():
             rows = read_jsonl(self.conflicts) if step else []  # a run that is repeated may have lost them to damage
@@ -170,16 +170,16 @@ class RunDirectory:
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def irregular(self) -> Path | None:
-        """Something in the folder that is neither a folder nor a regular file; None if there is nothing.
+        """The first entry in the folder that is neither a folder nor a regular file; None if there is none.
 
-        The files of Weights & Biases are left out: it links to its newest logs.
+        The files of Weights & Biases are left out, because it links to its newest logs.
         """
         found = entries(self.root, self.trackers / "wandb" / "wandb")
         strange = (e for e in found if not e.is_file(follow_symlinks=False) and not e.is_dir(follow_symlinks=False))
         return next((Path(entry.path) for entry in strange), None)
 
     def check_files(self) -> None:
-        """Refuse a run with links, pipes or devices in it: a run from elsewhere must not lead out of its folder."""
+        """Raise Damaged if the run contains links, pipes or devices, which could lead out of the run's folder."""
         if path := self.irregular():
             raise Damaged(
                 f"{path}: is a link, a pipe or a device; a run holds only folders and regular files. Remove the link, "
@@ -189,11 +189,11 @@ class RunDirectory:
 
     @contextmanager
     def held(self, *, private: bool = False) -> Iterator[None]:
-        """Hold this run's lock; a second trainer is refused, with the name of the holder. A `private` folder is closed
-        to other users of the machine.
+        """Lock this run inside the block; a second trainer gets an error that names the first. If `private` is true,
+        the folder is closed to other users of the machine.
 
-        The kernel ends the lock with the process, however that ends: what a dead one (or one before a restart of the
-        machine) has left in the file is not looked at, so no process number can be mistaken for another's.
+        The kernel removes the lock when the process ends, for any reason. So the process number that an ended process
+        left in the file is never mistaken for that of another process.
         """
         make_folder(self.root, private=private)
         self.check_files()
@@ -218,7 +218,7 @@ class RunDirectory:
             os.close(handle)
 
     def _remove_drafts(self) -> None:
-        """Remove drafts that killed processes left."""
+        """Remove temporary files that killed processes left."""
         for entry in list(entries(self.root)):
             if is_draft(entry.name) and entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path, ignore_errors=True)
@@ -226,7 +226,7 @@ class RunDirectory:
                 Path(entry.path).unlink(missing_ok=True)
 
     def check_held(self) -> None:
-        """Raise an error if the locked folder no longer exists, or was replaced by another."""
+        """Raise UserError if the locked folder no longer exists, or was replaced by another folder."""
         if self._lock is None:
             return
         held = os.fstat(self._lock)
@@ -239,7 +239,7 @@ class RunDirectory:
 
     @contextmanager
     def as_written(self) -> Iterator[None]:
-        """Inside the block, errors that a damaged file of the run causes become one error that names `verify`."""
+        """Replace errors that a damaged file of the run causes inside the block by one that names `skillopt verify`."""
         try:
             yield
         except SkillOptError:
@@ -248,12 +248,12 @@ class RunDirectory:
             if isinstance(error, OSError) and error.errno != errno.ENAMETOOLONG:  # a version with too many digits
                 raise
             words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-            way_out = f"`skillopt verify {self.root}` checks them"
+            way_out = f"`skillopt verify {self.root}` names it"
             raise Damaged(f"{self.root}: a file of this run is not as it was written ({words}); {way_out}") from error
 
     @property
     def begun(self) -> bool:
-        """Has a process ever worked here?"""
+        """Has a process ever worked on this run?"""
         return self._lock_path.exists()
 
     def busy(self) -> bool:
@@ -275,19 +275,19 @@ it."""
 
 def announce(folder: Path, *, finished: bool = False) -> None:
     """Write the folder that this command works in, and whether its work was finished before, into the file that the
-    environment names. The first folder counts: a command may start others."""
+    environment names. Only the first call writes, because a command may start other commands."""
     if file := os.environ.pop(ANNOUNCED_IN, ""):
         write_atomic(Path(file), json_text({"folder": str(folder.resolve()), "finished": finished}))
 
 
 def _read_own(folder: Path) -> Skill:
     if folder.is_symlink():  # a run from another machine may hold anything
-        raise PackageError(f"{folder}: is a link, and a run keeps a folder there")
+        raise PackageError(f"{folder}: is a link, but must be a folder")
     return read_folder(folder)
 
 
 def make_folder(path: Path, *, private: bool) -> None:
-    """Create a folder; a `private` one is closed to other users, even if it existed before."""
+    """Create a folder. If `private` is true, the folder is closed to other users, even if it existed before."""
     path.mkdir(parents=True, exist_ok=True, mode=0o700 if private else 0o777)
     if private and path.stat().st_mode & 0o077:
         with suppress(PermissionError):  # only its owner can close another user's folder
@@ -295,14 +295,15 @@ def make_folder(path: Path, *, private: bool) -> None:
 
 
 def is_private(chosen: bool | None, output_root: str) -> bool:
-    """The config's choice; else True if there is a `.env` in the working folder, the output folder or next to it."""
+    """Should other users not read the runs? If the config does not say it (None): is there a `.env` in the working
+    folder, in the output folder or next to the output folder?"""
     root = Path(output_root).absolute()
     near = any((folder / ".env").exists() for folder in (Path.cwd(), root, root.parent))
     return near if chosen is None else chosen
 
 
 def _numbered(folder: Path, before: str, after: str = "") -> Iterator[tuple[int, Path]]:
-    """Our files by their names, with their numbers; other files are left alone."""
+    """The numbered files of a folder, each with its number; files with other names are left out."""
     for path in folder.glob(f"{before}*{after}"):
         number = path.name.removeprefix(before).removesuffix(after)
         if number.isdecimal() and len(number) < 10:
@@ -310,19 +311,19 @@ def _numbered(folder: Path, before: str, after: str = "") -> Iterator[tuple[int,
 
 
 def run_name(seed: int, identity: object) -> str:
-    """The end of a run's name. It depends on everything that changes results; what may change before a resume, and the
-    number of epochs, do not."""
+    """The end of a run's name. It depends on the settings that change results, but not on the number of epochs and on
+    settings that may change before a resume."""
     return f"seed{seed}-{short_hash(identity)}"
 
 
 def short_hash(identity: object) -> str:
-    """A hash for a folder's name: the same question has the same folder."""
+    """A hash for the name of a folder. The same identity gives the same name."""
     return hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()[:8]
 
 
 def resolve_run(path: Path) -> Path:
-    """The run that a person means: a run's folder as it is, of a folder of runs its newest. Raises Damaged if the run
-    holds links, pipes or devices."""
+    """The folder of the run that a path names: a run's folder itself, or the newest run in a folder of runs. Raises
+    Damaged if the run contains links, pipes or devices."""
     run = RunDirectory(path)
     if not run.config_json.exists():
         runs = [(each.stat().st_mtime, each.parent) for each in path.glob("*/config.json")]
@@ -333,7 +334,7 @@ def resolve_run(path: Path) -> Path:
 
 
 def best_in(path: Path) -> Path:
-    """The best skill of a run if the path means one (`resolve_run`); any other path, or a package, unchanged."""
+    """Path of the best skill if `path` names a run (`resolve_run`); any other path is returned unchanged."""
     if not path.is_dir() or (path / FILE).is_file():
         return path
     run = RunDirectory(resolve_run(path))
@@ -343,6 +344,6 @@ def best_in(path: Path) -> Path:
 
 
 def safe_name(name: str) -> str:
-    """A benchmark's name as the name of one folder, which cannot lead out of the output folder."""
+    """A benchmark's name in a form that is safe as a folder's name: it cannot lead out of the output folder."""
     kept = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip(".-")
     return kept[:80] or "benchmark"

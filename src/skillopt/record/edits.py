@@ -1,4 +1,4 @@
-"""The edits of a step at each stage, as in patches.json, aggregate.json, selected.json and the review files."""
+"""Records of a step's edits at each stage: patches.json, aggregate.json, selected.json and the review files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Pattern(Record):
 
 
 class Dropped(Record):
-    """An edit that could not be used as it was, and why."""
+    """An edit of a reply that could not be used, and the reason."""
 
     kind: str
     reason: str
@@ -35,43 +35,43 @@ class Leak(Record):
     edit_id: str
     item_id: str
     copied: str
-    """The longest run of words that both share."""
+    """The longest sequence of words that the edit shares with the item."""
 
 
 class Patch(Record):
-    """One analyst's edits from one minibatch."""
+    """The edits that one analyst proposes for one minibatch."""
 
     optional: ClassVar = frozenset({"minimal"})
 
     id: str
     source: str
-    """Analyst and kind, such as `llm/mixed`."""
+    """The analyst and the kind of minibatch, such as `llm/mixed`."""
     trajectory_ids: tuple[str, ...]
     patterns: tuple[Pattern, ...] = ()
     edits: tuple[Edit, ...] = ()
     minimal: tuple[Edit, ...] | None = None
-    """Wordings of the minimal remedy, one or two sentences on what is missing. The best one is tried against all edits
-    together."""
+    """Wordings of the minimal remedy (one or two sentences on what is missing). The best wording is compared with all
+    edits together."""
     findings: tuple[ReportedFinding, ...] = ()
     """The analyst's findings, for later steps."""
     dropped: tuple[Dropped, ...] = ()
     lost: str = ""
-    """Why there is no usable reply; empty when there is."""
+    """The reason why there is no usable reply; empty if there is a usable reply."""
     unreachable: bool = False
     unusable: tuple[str, ...] = ()
-    """What was wrong with each unusable reply, even if asking again helped."""
+    """The problems of unusable replies, also if another try gave a usable reply."""
     leaks: tuple[Leak, ...] = ()
     """Edits that copy long strings from training items."""
 
 
 class Pooled(Record):
-    """One edit for all that say the same."""
+    """One edit in place of all edits that say the same."""
 
     edit: Edit
     support: int
-    """How many trajectories support it."""
+    """The number of trajectories that the edit cites."""
     merged: tuple[str, ...]
-    """The ids of the edits that it replaces, including its own."""
+    """The ids of the edits that were merged into this edit, and its own id."""
 
 
 class Conflict(Record):
@@ -81,7 +81,7 @@ class Conflict(Record):
     b: Edit | None = None
     reason: str
     applied: str = ""
-    """`a` or `b` if the evidence was clear enough to try that side at once; else neither is applied."""
+    """The side that is applied at once because the evidence for it is clear: `a`, `b`, or empty for neither."""
 
     @property
     def sides(self) -> dict[str, Edit]:
@@ -89,7 +89,7 @@ class Conflict(Record):
 
     @property
     def held_back(self) -> int:
-        """How many edits wait for a person."""
+        """The number of edits that wait for a person."""
         return len(self.sides) - bool(self.applied)
 
 
@@ -97,7 +97,7 @@ class FiledConflict(Conflict):
     """A conflict as a line of `review/conflicts.jsonl`."""
 
     id: str
-    """Step and number, such as `3-1`."""
+    """The step and the number of the conflict, such as `3-1`."""
     step: int
 
 
@@ -106,13 +106,13 @@ class Asked(Record):
 
     stage: str
     lost: str = ""
-    """Why there is no usable reply; empty when there is."""
+    """The reason why there is no usable reply; empty if there is a usable reply."""
     unusable: tuple[str, ...] = ()
-    """What was wrong with replies, or with parts of a reply, that could not be used."""
+    """The problems of replies, or of parts of a reply, that could not be used."""
 
 
 class EditPool(Record):
-    """The step's edits, each idea once."""
+    """The edits of a step after merging: each idea once."""
 
     edits: tuple[Pooled, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
@@ -121,23 +121,23 @@ class EditPool(Record):
 
     @property
     def merged(self) -> int:
-        """How many edits were merged into another edit."""
+        """The number of edits that were merged into another edit."""
         return sum(len(pooled.merged) - 1 for pooled in self.edits)
 
 
 class Relevance(Record):
-    """Why an edit has its rank."""
+    """The reasons for an edit's rank."""
 
     new_failures: int
-    """Failures it covers that no edit before it covers."""
+    """The number of failures that this edit covers and no edit with a better rank covers."""
     support: int
-    """Failures it covers in all."""
+    """The number of all failures that this edit covers."""
     new_cause: bool
-    """No edit before it answers the same cause."""
+    """True if no edit with a better rank answers the same cause."""
 
 
 class Ranked(Record):
-    """An edit's rank, and why it is in or out."""
+    """An edit with its rank, and the reason why it was selected or not."""
 
     edit: Edit
     support: int
@@ -146,20 +146,20 @@ class Ranked(Record):
     selected: bool
     reason: str
     leak: str = ""
-    """The text that it copies from a training item; empty if there is none."""
+    """The text that the edit copies from a training item; empty if it copies none."""
 
 
 class Selection(Record):
-    """selected.json: every edit of the pool in the order of selection, and those that could not be applied."""
+    """selected.json: every edit of the pool in the order of selection, and the edits that could not be applied."""
 
     ranked: tuple[Ranked, ...]
     skipped: tuple[Skip, ...]
 
 
 class Decision(Record):
-    """A line of `review/decisions.jsonl`; the last one on a conflict counts."""
+    """A person's decision on a conflict: a line of `review/decisions.jsonl`. The last decision on a conflict counts."""
 
     conflict: str
     choice: Choice
     text: str = ""
-    """The person's own text, if that is the choice."""
+    """The person's own text, if the choice is `own`."""

@@ -1,4 +1,4 @@
-"""What happens in a run: a typed event for each line of `events.jsonl`, for listeners and for users' callbacks."""
+"""The events of a run: a type for each kind of line in `events.jsonl`, for listeners and for users' callbacks."""
 
 from __future__ import annotations
 
@@ -54,19 +54,19 @@ __all__ = [  # the names in skillopt.events
 ]
 
 KINDS: dict[str, type[Event]] = {}
-"""The type of each kind, such as `gate_decided`."""
+"""The types of events, by kind (such as `gate_decided`)."""
 _ROW: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(dict[str, JsonValue])
 
 
 class Event(Record):
-    """Any event: its step and epoch, and its time."""
+    """The base of all events: the step, the epoch and the time."""
 
     kind: ClassVar[str] = "event"
-    """The name of its type in `events.jsonl`, such as `gate_decided`."""
+    """The name of the event's type in `events.jsonl`, such as `gate_decided`."""
     stored: ClassVar[bool] = True
-    """Is it written to `events.jsonl`?"""
+    """True if the event is written to `events.jsonl`."""
     step: int = 0
-    """0 outside of steps."""
+    """The number of the step; 0 outside of steps."""
     epoch: int = 0
     time: float = 0.0
     """Seconds since 1970."""
@@ -83,7 +83,7 @@ class Event(Record):
 
 
 class NearestRun(Record):
-    """An earlier run of the benchmark, and the settings in which the new one differs: the earlier value and the new."""
+    """An earlier run of the benchmark, and the settings in which the new run differs (earlier value, new value)."""
 
     run: str
     settings: dict[str, tuple[JsonValue, JsonValue]]
@@ -94,15 +94,15 @@ class RunStarted(Event):
     """The run's folder."""
     resumed: bool
     finished: bool
-    """The run was finished before."""
+    """True if the run was finished before."""
     best_skill: str
     differs: NearestRun | None
-    """For a new run, the earlier run whose settings are nearest."""
+    """The earlier run whose settings are nearest; only for a new run."""
     done: int
-    """Steps that were finished before."""
+    """The number of steps that were finished before."""
     steps: int
     splits: dict[str, int]
-    """Items in each split."""
+    """The number of items in each split."""
     target: str
     optimizer: str
     workers: int
@@ -111,15 +111,15 @@ class RunStarted(Event):
     scheduler: str
     """The schedule of the learning rate."""
     scheduler_reason: str = ""
-    """Why `auto` chose it."""
+    """The reason why `auto` chose the schedule."""
     phase: Phase | None = None
     """The extension of a finished run that begins now."""
     reads_again: bool = False
-    """The test split was read before, and is read again at the end."""
+    """True if the test split was read before, and is read again at the end."""
 
 
 class RepliesReused(Event):
-    """A new run takes over what an earlier one has paid for."""
+    """A new run takes over the replies that an earlier run has paid for."""
 
     path: str
     """The earlier run's folder."""
@@ -135,7 +135,7 @@ class Advice(Event):
 class EvaluationStarted(Event):
     split: str
     name: str
-    """Which skill: initial, best, no_skill, remeasured."""
+    """The name of the measurement: initial, best, no_skill or remeasured."""
     items: int
 
 
@@ -146,7 +146,7 @@ class EvaluationFinished(Event):
 
 
 class Progress(Event):
-    """Sent while rollouts run; not stored."""
+    """The progress of rollouts. The event is not stored."""
 
     stored: ClassVar[bool] = False
     stage: str
@@ -155,20 +155,20 @@ class Progress(Event):
 
 
 class LettersOpened(Event):
-    """The optimizer is a handoff, and waits for replies."""
+    """A handoff has new letters, which wait for replies."""
 
     numbers: tuple[int, ...]
-    """The new letters."""
+    """The numbers of the new letters."""
     folder: str
     waiting: int
-    """How many letters wait for a reply in all."""
+    """The number of all letters that wait for a reply."""
 
 
 class SetAside(Event):
-    """Items that the endpoint refuses because of their content, for every skill."""
+    """Items are left out for every skill, because the endpoint refuses them for their content."""
 
     items: dict[str, str]
-    """The reason by item."""
+    """The reason, by item."""
 
 
 class Unmeasured(Event):
@@ -194,19 +194,19 @@ class ReflectStarted(Event):
     score: float
     """The batch's mean score: the training loss of this step."""
     errors: int
-    """Rollouts without a score."""
+    """The number of rollouts without a score."""
 
 
 class Reflected(Event):
     patches: int
     edits: int
     lost: int
-    """Replies that could not be used."""
+    """The number of requests without a usable reply."""
     asked_again: int
     leaks: int
-    """Edits that copy from a training item."""
+    """The number of edits that copy from a training item."""
     deep: tuple[str, ...]
-    """Causes that were looked into further."""
+    """Causes that got a deep reflection."""
 
 
 class Selected(Event):
@@ -221,22 +221,22 @@ class GateDecided(Evidence, Event):
 
 
 class CreditTried(Evidence, Event):
-    """A part of a rejected candidate at the gate, or the minimal remedy (one edit)."""
+    """The gate has tried a part of a rejected candidate, or the minimal remedy (one edit)."""
 
     edits: int
 
 
 class EditsCarried(Event):
-    """The candidate was rejected, but broke nothing."""
+    """The candidate was rejected, but some of its edits broke nothing; the next step tries them again."""
 
     edits: int
     pending: int
-    """How many edits wait for the next step."""
+    """The number of all edits that wait for the next step."""
 
 
 class StepFinished(Event):
     record: StepRecord
-    """As in `history.json`; `events.jsonl` leaves out its edits."""
+    """The record of the step, as in `history.json`; `events.jsonl` leaves out its edits."""
 
     @field_serializer("record")
     def _without_edits(self, record: StepRecord) -> dict[str, JsonValue]:
@@ -251,15 +251,15 @@ class SlowUpdateStarted(Event):
 
 class SlowUpdateFinished(Event):
     counts: dict[str, int]
-    """Items by class: improved, regressed, persistent_fail, stable_success."""
+    """The number of items by class: improved, regressed, persistent_fail, stable_success."""
     lost: str
-    """Why there is no guidance; empty if there is some."""
+    """The reason why there is no guidance; empty if there is guidance."""
     gate: Evidence
 
 
 class MetaSkillFinished(Event):
     lost: str
-    """Why there are no new notes; empty if there are some."""
+    """The reason why there are no new notes; empty if there are new notes."""
 
 
 class EpochFinished(Event):
@@ -272,16 +272,16 @@ class EndedEarly(Event):
     reason: str
     done: int
     steps: int
-    """Steps of the whole plan."""
+    """The number of steps in the plan."""
 
 
 class Stopping(Event):
-    """Ctrl-C: nothing new starts."""
+    """Ctrl-C was pressed: no new call starts."""
 
     in_flight: int
-    """Calls in flight, which are paid for and kept."""
+    """The number of calls in flight; their replies are paid for and stored."""
     letters: int
-    """Letters that stay open."""
+    """The number of letters that stay without a reply."""
 
 
 class RunStopped(Event):
@@ -290,7 +290,7 @@ class RunStopped(Event):
 
 class RunFinished(Event):
     summary: Summary
-    """As `summary.json` has it."""
+    """The summary of the run, as in `summary.json`."""
 
 
 class AblationStarted(Event):
@@ -316,20 +316,20 @@ class TrackerFailed(Event):
 
 
 class ThrottledModel(Record):
-    """A model whose endpoint refuses calls."""
+    """A model whose endpoint rejects calls because there are too many."""
 
     model: str
     waiting: int
-    """Calls."""
+    """The number of calls that wait."""
     seconds: Number
     """Seconds until the next try."""
     why: str
     turned_away: int
-    """How many calls were rejected so far."""
+    """The number of calls that were rejected so far."""
 
 
 class Throttled(ThrottledModel, Event):
-    """An endpoint refuses calls; not stored."""
+    """An endpoint rejects calls because there are too many. The event is not stored."""
 
     stored: ClassVar[bool] = False
 
@@ -340,24 +340,24 @@ class WaitingLetters(Record):
 
 
 class Moment(Record):
-    """The stage of a run."""
+    """The current activity of a run."""
 
     in_flight: dict[str, int]
     """Calls in flight, by role."""
     spent: dict[str, tuple[Number, Number | None]]
-    """Minutes, calls, tokens and dollars that are used, each with its limit, if any."""
+    """The minutes, calls, tokens and dollars used so far, each with its limit (None: no limit)."""
     letters: WaitingLetters
     throttled: tuple[ThrottledModel, ...]
 
 
 class Pulse(Moment, Event):
-    """Sent twice per second while a run works; not stored."""
+    """The current activity, sent twice per second while a run works. The event is not stored."""
 
     stored: ClassVar[bool] = False
 
 
 class StageProgress(Record):
-    """The progress of the present stage; empty if unknown."""
+    """The progress of the current stage; empty if unknown."""
 
     optional: ClassVar = frozenset({"stage", "done", "total"})
 
@@ -367,7 +367,7 @@ class StageProgress(Record):
 
 
 class Live(Moment):
-    """live.json: there only while a process works on the run."""
+    """live.json, which exists only while a process works on the run."""
 
     time: float
     """Seconds since 1970."""
@@ -378,7 +378,7 @@ class Live(Moment):
     epoch: int
     progress: StageProgress
     retries: int
-    """Calls that were made again."""
+    """The number of calls that were retried."""
 
 
 Listener = Callable[[Event], None]
@@ -442,8 +442,8 @@ def last_events(path: Path, most: int) -> list[EventRow]:
 
 
 def events_after(path: Path, offset: int, most: int = 512 * 1024) -> Iterator[tuple[int, EventRow]]:
-    """The events of whole lines behind `offset`, each with the offset behind it; at most `most` bytes are read. A file
-    that shrank is read from its start."""
+    """The events in complete lines after `offset`, each with the offset of its end. At most `most` bytes are read. A
+    file that shrank is read from its start."""
     try:
         with open_regular(path) as file:
             size = file.seek(0, 2)
@@ -460,7 +460,7 @@ def events_after(path: Path, offset: int, most: int = 512 * 1024) -> Iterator[tu
 
 
 def event_page(path: Path, skip: int, count: int, text: str) -> tuple[list[EventRow], int]:
-    """Events that contain a text, newest first: `count` of them after the first `skip`, and how many there are."""
+    """`count` of the events that contain a text, newest first and after the first `skip`; and the number of all."""
     needle, events, total = text.casefold(), [], 0
     for line in reversed(read_bytes(path).split(b"\n") if path.exists() else []):
         if not line or (needle and needle not in line.decode("utf-8", "replace").casefold()):

@@ -19,16 +19,17 @@ from skillopt.version import __version__
 
 
 def export(run: RunDirectory, to: Path, *, description: str = "", overwrite: bool = False) -> tuple[str, ...]:
-    """Write the run's best skill as a package into `to`, whose name is the package's. Returns the files.
+    """Write the run's best skill as a package into the folder `to`, and return the paths of its files. The folder's
+    name is the name of the package.
 
-    A run that began with a package gives that package with only the trained part changed. Any other package gets
-    front matter that names its origin.
+    If the run began with a package, only the trained part of that package changes. Else the package gets front matter
+    that names its origin.
     """
     if not run.best_skill.is_file() or not run.config_json.is_file():
         raise UserError(f"{run.root}: is not a run's folder (it has no best_skill.md)")
     to = Path(to).absolute()
     if to.resolve().is_relative_to(run.root.resolve()):
-        raise UserError(f"{to}: lies in the run, whose files stay as they are; choose another folder")
+        raise UserError(f"{to}: is inside the run's folder, which export does not change; choose another folder")
     if to.exists() and not to.is_dir():
         raise UserError(f"{to}: is not a folder; choose another name")
     if to.exists() and any(to.iterdir()) and not overwrite:
@@ -37,7 +38,7 @@ def export(run: RunDirectory, to: Path, *, description: str = "", overwrite: boo
     base = whole_package(run.package) if run.package.is_dir() else Skill()
     package = _given_back(run, skill, base) if base.front else _fresh(run, skill, to.name, description)
     if base.front and description:
-        raise UserError("--description: the run began with a package, whose front matter stays as it is")
+        raise UserError("--description: the run began with a package and keeps its front matter; leave out this option")
     if found := problems(package, to.name):
         raise UserError(f"{to}: {found[0]}")
     others = (skill if skill.is_package else base).others
@@ -66,7 +67,7 @@ def _fresh(run: RunDirectory, skill: Skill, name: str, description: str) -> Pack
 
 
 def _described(summary: Summary, skill: Skill) -> str:
-    """A description if the author gives none: the task's name and the skill's first sentence."""
+    """The default description: the task's name and the skill's first sentence."""
     words = re.sub(r"[-_.]+", " ", summary.benchmark).strip()
     first = next((line for line in skill.text.splitlines() if re.match(r"\s*[A-Za-z]", line)), "")
     return one_line(f"How to do {words} tasks. Use for {words} tasks and questions like them. {first}")[:1000]
@@ -88,7 +89,8 @@ def _provenance(run: RunDirectory, summary: Summary, settings: Settings, skill: 
 
 
 def _write(to: Path, skill: Skill) -> tuple[str, ...]:
-    """A new folder appears whole. In one that is there each file is replaced; no link in it is followed."""
+    """Write a skill's files. A new folder appears complete; in an existing folder each file is replaced, and no link is
+    followed."""
     place = to.resolve()
     for path in skill.files:
         _check_free(place, path)

@@ -1,4 +1,4 @@
-"""Reads and writes a run's files. A crash leaves the old file or the new one, never half a file. Only regular files are
+"""Reads and writes a run's files. A crash leaves the old or the new file, never half a file. Only regular files are
 read."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def is_draft(name: str) -> bool:
 
 
 def entries(folder: Path | str, skip: Path | None = None) -> Iterator[os.DirEntry[str]]:
-    """Everything below a folder except `skip`. Links are not followed; files that disappear are left out."""
+    """All entries below a folder, but not those below `skip`. Links are not followed; folders may disappear."""
     try:
         with os.scandir(folder) as found:
             listed = list(found)
@@ -58,7 +58,7 @@ def write_atomic(path: Path, text: str) -> None:
 
 
 def write_brief(path: Path, value: Any) -> None:
-    """Replace a file that shows the current moment: readers never see half of it, and it does not wait for the disk."""
+    """Replace a file that shows the current moment. Readers never see half a file. The call does not sync to disk."""
     draft = draft_of(path)
     try:
         with draft.open("x", encoding="utf-8") as file:
@@ -92,7 +92,7 @@ def jsonl_text(rows: Iterable[Any]) -> str:
 
 
 def append_jsonl(path: Path, rows: Iterable[Any]) -> None:
-    """Add lines at the end, durable when this returns."""
+    """Append lines to a file. They are synced to disk when the function returns."""
     text = jsonl_text(rows)
     if not text:
         return
@@ -104,7 +104,7 @@ def append_jsonl(path: Path, rows: Iterable[Any]) -> None:
 
 
 def torn(file: BinaryIO) -> bool:
-    """Does the file end in half a line? Then an addition must begin with a line break."""
+    """Does the file end in half a line? If so, the next line must begin with a line break."""
     if not file.seek(0, os.SEEK_END):
         return False
     file.seek(-1, os.SEEK_END)
@@ -128,12 +128,12 @@ def read_bytes(path: Path, most: int = -1) -> bytes:
 
 
 def read_text(path: Path, errors: str = "strict") -> str:
-    """The file's text with its line ends as they are. For a file that a user names, resolve links first."""
+    """The file's text with unchanged line ends. The caller resolves links in a path that a user gave."""
     return read_bytes(path).decode("utf-8", errors)
 
 
 def digest(value: Any) -> str:
-    """A checksum of a JSON value, whatever its layout on disk."""
+    """A checksum of a JSON value, which does not depend on the layout on disk."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -147,7 +147,7 @@ def file_digest(path: Path, size: int | None = None) -> str:
 
 
 def sync_folder(path: Path) -> None:
-    """Make the names in a folder durable, so that a power cut does not take back a rename."""
+    """Sync the file names of a folder to disk, so that a power cut does not undo a rename."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -156,7 +156,7 @@ def sync_folder(path: Path) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Models to plain values, all the way down; text that is not valid Unicode is made so."""
+    """Convert models to plain values, at every level. Characters that are not valid Unicode are replaced."""
     if isinstance(value, BaseModel):
         return plain(value.model_dump(mode="json"))
     if isinstance(value, dict):

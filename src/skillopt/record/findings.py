@@ -1,4 +1,4 @@
-"""Findings about the tasks and the target, as the state, patches.json and the meta skill's findings.json hold them."""
+"""Findings about the tasks and the target, in the state, in patches.json and in the meta skill's findings.json."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Literal
 from skillopt.record.base import Record
 
 FindingKind = Literal["rule", "form", "hypothesis"]
-"""A rule of the task, a form that the target follows or does not follow, or an open hypothesis."""
+"""The kind of finding: a rule of the task, a form that the target follows or not, or an open hypothesis."""
 
 
 class ReportedFinding(Record):
-    """A reply's row about a new or an earlier finding."""
+    """What a reply says about a new or an earlier finding."""
 
     number: int = 0
     """The number of the earlier finding; 0 for a new one."""
     kind: FindingKind = "hypothesis"
     text: str = ""
     supports: tuple[str, ...] = ()
-    """Trajectories that show it."""
+    """The ids of the trajectories that support the finding."""
     contradicts: tuple[str, ...] = ()
-    """Trajectories that speak against it."""
+    """The ids of the trajectories that contradict the finding."""
 
 
 class TaskFinding(Record):
@@ -30,13 +30,13 @@ class TaskFinding(Record):
     kind: FindingKind
     text: str
     step: int
-    """The step that reported it first."""
+    """The step that first reported the finding."""
     supports: tuple[str, ...] = ()
-    """Training tasks that show it."""
+    """Training tasks that support the finding."""
     contradicts: tuple[str, ...] = ()
-    """Training tasks that speak against it."""
+    """Training tasks that contradict the finding."""
     tested: int = 0
-    """The last later step whose batch spoke for or against it; 0 if none did."""
+    """The last later step whose batch supported or contradicted the finding; 0 if there is no such step."""
 
     @property
     def refuted(self) -> bool:
@@ -44,7 +44,7 @@ class TaskFinding(Record):
 
     @property
     def status(self) -> str:
-        """In words, for requests."""
+        """The evidence on the finding in words, for requests to the optimizer."""
         tasks = "task" if len(self.supports) == 1 else "tasks"
         counts = f"{len(self.supports)} {tasks} for it, {len(self.contradicts)} against it"
         if self.refuted:

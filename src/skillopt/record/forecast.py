@@ -1,4 +1,4 @@
-"""Records from before a run: the plan with its ranges, and the doctor's checks."""
+"""Records that are made before a run: the plan with its ranges, and the doctor's checks."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from skillopt.record.costs import Bill
 from skillopt.record.summary import Forecast, PlanFigures, PlannedSteps, Summary
 
 SPREAD = 1.7
-"""The range goes from the likely value divided by this to the likely value times this, so that its ends are within a
-factor of three. Of fifteen simulated runs to their last step, the calls of all and the tokens of thirteen lay within it
-(tests/preflight/test_plan.py). With real models it has not been measured."""
+"""The factor between the likely value and each end of an estimate's range. Of fifteen simulated runs that did all their
+steps, the calls of all and the tokens of thirteen were within the range (tests/preflight/test_plan.py). It has not been
+measured with real models."""
 
 
 class Estimate(Record):
@@ -50,11 +50,11 @@ class StagePlan(Record):
     calls: int
     """The likely number of calls."""
     rounds: int
-    """How often the stage runs; the calls of one round run side by side."""
+    """The number of times that the stage runs. The calls of one round run at the same time."""
     prompt: float
-    """Prompt tokens of one call."""
+    """Prompt tokens per call."""
     shared: float = 0.0
-    """Prompt tokens that all calls of a round begin with."""
+    """Prompt tokens at the beginning that are the same in all calls of a round."""
 
 
 class Plan(Record):
@@ -67,30 +67,30 @@ class Plan(Record):
     items: dict[str, int] = Field(default={})
     lines: tuple[StagePlan, ...] = ()
     tokens: dict[str, Estimate] = Field(default={})
-    """Prompts and replies together, by role."""
+    """Tokens of prompts and replies together, by role."""
     cached: dict[str, Estimate] = Field(default={})
-    """Prompt tokens by role that the endpoint reads from its cache; only roles whose provider has one."""
+    """Prompt tokens that the endpoint reads from its cache, by role; only for providers with a cache."""
     usd: dict[str, Estimate | None] = Field(default={})
     """Dollars by role; None if the price is unknown."""
     seconds: Estimate = Estimate()
     call_seconds: dict[str, float] = Field(default={})
     """The assumed seconds of one call, by role."""
     widths: dict[str, int] = Field(default={})
-    """Calls at once, by role."""
+    """The most calls at the same time, by role."""
 
     def calls(self, role: str) -> Estimate:
         return Estimate.around(sum(line.calls for line in self.lines if line.role == role))
 
 
 class Preflight(Record):
-    """The plan and the advice that the caller of a training passes to it."""
+    """The plan and the warnings that the caller of a training passes to it."""
 
     plan: Plan
     advice: list[Check] = Field(default=[])
 
 
 def with_real_figures(plan: Plan, summary: Summary) -> PlanFigures:
-    """The plan with a run's real figures, for the summary."""
+    """The plan together with the run's real figures, for the summary."""
     stages = {
         role: {
             line.stage: _figure(Estimate.around(line.calls), summary.calls_by_stage.of(role).get(line.stage, 0))
@@ -111,7 +111,7 @@ def with_real_figures(plan: Plan, summary: Summary) -> PlanFigures:
 
 
 def with_current_costs(summary: Summary, costs: Bill) -> Summary:
-    """The summary with the costs until now, also next to the plan."""
+    """The summary with the costs until now, also among the plan's real figures."""
     current = summary.model_copy(update=dict(costs))
     if summary.plan is None:
         return current

@@ -1,4 +1,4 @@
-"""Files as a git repository has them at a commit. Nothing is checked out, and no filter, hook or alias runs."""
+"""Reads files from a commit of a git repository. Nothing is checked out, and no filter, hook or alias runs."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Repository:
 
     @classmethod
     def around(cls, place: Path) -> Repository:
-        """The repository of a folder."""
+        """The repository that contains a folder."""
         done = _git(place, "rev-parse", "--show-toplevel")
         if done.returncode:
             said = done.stderr.decode(errors="replace").strip().removeprefix("fatal: ")
             raise UserError(
-                f"{place.absolute()}: no git repository ({said}); name an existing file, or `none` for no skill"
+                f"{place.absolute()}: not in a git repository ({said}); name an existing file, or `none` for no skill"
             )
         return cls(Path(os.fsdecode(done.stdout.rstrip(b"\n"))))
 
@@ -42,16 +42,17 @@ class Repository:
         return done.stdout.decode().strip()
 
     def inside(self, path: Path) -> str:
-        """The path as this repository names it."""
+        """A path relative to the top folder of the repository."""
         place = path.resolve()
         if not place.is_relative_to(self.top.resolve()) or "\n" in str(place):
-            raise UserError(f"{path}: is outside of the repository {self.top}, which has no version of it")
+            raise UserError(f"{path}: is outside of the repository {self.top}; name a file inside the repository")
         return place.relative_to(self.top.resolve()).as_posix()
 
     def files(self, commit: str, path: str) -> Files | None:
-        """A file as {"": itself}, or a folder's files by their paths within it; None if nothing is there.
+        """The files at a path of a commit: of a folder, by their paths in it; of a single file, by the key "". None if
+        the path does not exist.
 
-        Links and submodules are left out: they may lead anywhere.
+        Links and submodules are left out, because they may lead anywhere.
         """
         listed = _git(self.top, "ls-tree", "-r", "-z", "-l", f"{commit}:{path}")
         if listed.returncode:
@@ -64,7 +65,7 @@ class Repository:
             if mode in {"100644", "100755"}:
                 found[os.fsdecode(name)] = (self._content(blob, int(size_text)), mode == "100755")
             if len(found) > MOST_FILES:
-                raise UserError(f"{path}: has more than {MOST_FILES} files; a skill package is smaller")
+                raise UserError(f"{path}: has more than {MOST_FILES} files, the most that a skill package may have")
         return found
 
     def has(self, commit: str, path: str) -> bool:
@@ -79,7 +80,7 @@ class Repository:
 
 
 def _git(place: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    """A read-only command; it gets no key, prompts nobody and waits for no lock."""
+    """Run a read-only git command. It gets no secrets, asks no questions and waits for no lock."""
     command = ["git", "--no-optional-locks", "-c", "core.fsmonitor=false", "-C", str(place), *arguments]
     environment = {**no_secrets(), "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     try:

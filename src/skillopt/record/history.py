@@ -15,7 +15,7 @@ _RECORDS = TypeAdapter(list[StepRecord])
 
 
 class History:
-    """`history.json`, replaced at each step."""
+    """Writes `history.json`, again after each step."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -36,5 +36,5 @@ class History:
 
 
 def read_history(path: Path) -> list[StepRecord]:
-    """The step records; empty before the first step."""
+    """The step records in a `history.json`; empty before the first step."""
     return _RECORDS.validate_json(read_bytes(path)) if path.exists() else []

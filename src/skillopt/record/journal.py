@@ -1,4 +1,4 @@
-"""The journal: every reply ever received, in SQLite. A reply in it is never paid for again."""
+"""The journal: an SQLite file with every reply that was received. A reply in the journal is never paid for again."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _TOTALS = """
         sum(iif(instr(substr(reply, 1, 200), '"written": '), json_extract(reply, '$.usage.written'), 0))
         AS written_tokens FROM replies WHERE paid GROUP BY role, stage, model ORDER BY role, stage, model
 """
-"""In the order of the fields of `Total`. Tokens written to a cache are only in the reply, so that journals of earlier
-versions can be read; a reply is parsed only if it has them."""
+"""The query for the totals, with columns in the order of the fields of `Total`. The tokens written to a cache have no
+column, so that journals of earlier versions can be read; they are read from replies that contain them."""
 _TABLES = f"""
     CREATE TABLE replies (
         paid INTEGER NOT NULL,
@@ -51,14 +51,14 @@ REPLIES = """paid, key, attempt, role, stage, model, turn, calls, prompt_tokens,
     reply"""
 """The columns that a row's checksum covers. `paid` is 0 for a reply that another run has paid for."""
 UNREADABLE = (sqlite3.DatabaseError, UnicodeDecodeError)
-"""Errors of SQLite for a damaged file; the second if its message repeats bytes that are not text."""
+"""Errors of SQLite for a damaged file; the second comes if SQLite's message contains bytes that are not text."""
 SENT = "sent"
-"""The part of an optimizer's stored reply that says what was asked, and for which step or epoch."""
+"""The key in an optimizer's stored reply with the request, and with its step or epoch."""
 _INSERT = "INSERT INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 def seal(*fields: object) -> str:
-    """A row's checksum, stored with it: SQLite itself does not notice a changed byte in a text."""
+    """The checksum that is stored with a row, because SQLite does not notice a changed byte in a text."""
     text = "\0".join(map(str, fields))
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
@@ -79,9 +79,9 @@ class JournalRow:
     completion_tokens: int = 0
     cached_tokens: int = 0
     usd: float | None = None
-    """The cost that the model reports."""
+    """The cost in dollars that the model reports."""
     calls: int = 1
-    """0 for a rollout whose single calls are in the journal as well."""
+    """The number of calls that this row counts for; 0 for a rollout whose single calls have their own rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +97,7 @@ class Total:
     completion_tokens: int
     cached_tokens: int
     usd: float | None = None
-    """The cost that the model reports for its replies; None if it reports none."""
+    """The cost in dollars that the model reports for its replies; None if it reports none."""
     written_tokens: int = 0
     """Prompt tokens that the endpoint wrote into its cache."""
 
@@ -110,7 +110,7 @@ class Journal:
     """
 
     def __init__(self, path: Path | str, *, shared: Path | None = None) -> None:
-        """`shared` is a journal of several runs: each takes from it what another has paid for."""
+        """`shared` is a journal of several runs. Each run takes from it replies that another run has paid for."""
         self.path = Path(path)
         self._pending: list[tuple[JournalRow, asyncio.Future[None] | None]] = []
         """The rows of the next transaction, each with the callers that wait for it."""
@@ -153,7 +153,7 @@ class Journal:
         return shared.get(key, attempt)
 
     def put(self, record: JournalRow) -> None:
-        """Stored when this returns."""
+        """Store a reply; it is stored when this returns."""
         self._pending.append((record, None))
         self._flush()
 
@@ -172,8 +172,8 @@ class Journal:
             self._flush()
 
     def _flush(self) -> None:
-        """Write all that is pending in one transaction. If that fails, nothing of it is stored, and everybody who waits
-        for a part of it gets the error."""
+        """Write all pending rows in one transaction. If that fails, no row is stored, and all callers that wait for a
+        row get the error."""
         batch, self._pending = self._pending, []
         waiting = [stored for _, stored in batch if stored and not stored.done()]  # a future that is done was cancelled
         try:
@@ -206,12 +206,12 @@ class Journal:
 
     @property
     def size(self) -> int:
-        """How many replies there are."""
+        """The number of replies in the journal."""
         return self._count
 
     def adopt(self, other: Path) -> int:
-        """Copy another run's replies, which are not part of this run's totals; returns how many. Copies nothing if the
-        other journal cannot be read."""
+        """Copy another run's replies, which are not part of this run's totals. Returns the number of copied replies; 0
+        if the other journal cannot be read."""
         try:
             self._db.execute("ATTACH ? AS other", (str(other),))
             columns = REPLIES.replace("paid", "0")
@@ -235,7 +235,7 @@ class Journal:
             raise Damaged(f"{self.path}: the journal cannot be read ({error}); {WAY_OUT}") from None
 
     def sync(self) -> int:
-        """After this call every reply so far survives a power cut. Returns how many there are."""
+        """Sync all replies to disk, so that they survive a power cut. Returns the number of replies."""
         self._flush()
         log = Path(f"{self.path}-wal")
         if log.exists():
@@ -266,7 +266,7 @@ class OptimizerExchange(BaseModel):
 
     stage: str
     label: str
-    """The seed, the stage, and the minibatch or epoch."""
+    """The name of the request: the seed, the stage, and the minibatch or epoch."""
     attempt: int
     messages: list[SentMessage]
     reply: str
@@ -275,7 +275,7 @@ class OptimizerExchange(BaseModel):
 
 
 def read_exchanges(path: Path) -> list[OptimizerExchange]:
-    """The requests to the optimizer with its replies; empty for runs of versions that did not store them."""
+    """The requests to the optimizer with its replies; empty for runs of versions that did not store requests."""
     if not path.is_file():
         return []
     wanted = "SELECT stage, attempt, prompt_tokens, completion_tokens, reply FROM replies WHERE role = 'optimizer'"
@@ -294,7 +294,7 @@ def read_exchanges(path: Path) -> list[OptimizerExchange]:
 
 
 def read_totals(path: Path) -> list[Total]:
-    """The costs of a run so far, read without touching its journal; empty if there is none to read."""
+    """The costs of a run so far, read without changing its journal; empty if no journal can be read."""
     if not path.is_file():
         return []
     try:

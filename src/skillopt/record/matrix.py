@@ -1,20 +1,21 @@
-"""Skills on several targets, one word per cell: what `check --json` prints and `check --watch FILE` records."""
+"""The matrix of skills and targets, one word per cell: `check --json` prints it, `check --watch FILE` records it."""
 
 from __future__ import annotations
 
 from skillopt.record.base import Document, Interval, Record
 
 RANKS = {"keep": 2, "prune": 2, "retire": 1, "retrain": 0}
-"""The words by rank, a higher one is better. A cell without a verdict has the check's word: cannot tell, error …"""
+"""The ranks of verdicts; a higher rank is better. A cell without a verdict has another word, such as `cannot tell`."""
 
 
 class MatrixCell(Record):
-    """One skill on one target."""
+    """The verdict on one skill with one target."""
 
     skill: str
     target: str
     word: str
-    """keep, prune, retire, retrain; or why there is none: cannot tell, not measured, stopped, error, unchanged."""
+    """The verdict: keep, prune, retire or retrain. Without a verdict: cannot tell, not measured, stopped, error or
+    unchanged."""
     why: str
     """The measured reason in a sentence."""
     hash: str

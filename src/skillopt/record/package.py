@@ -1,4 +1,4 @@
-"""Packages as a skill on disk and as a run's start; the run keeps the package that it began with."""
+"""Reads and checks skills on disk, and copies the package that a run begins with into the run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from skillopt.skill.package import Package, PackageError, problems, read_package
 
 
 def package_file(path: str | Path) -> Path | None:
-    """The SKILL.md that a path means, itself or in the folder that it names; None if that is not a package."""
+    """The SKILL.md of the package that a path names (this file or its folder); None if the path names no package."""
     place = Path(path)
     if place.is_dir():
         place = place / FILE
@@ -32,7 +32,7 @@ def open_package(file: Path) -> Package:
 
 
 def checked_package(folder: Path) -> Package:
-    """A package that can be trained and given away again; else what is wrong with it."""
+    """Return the package in a folder if it can be trained and exported; else raise UserError with the problem."""
     file = package_file(folder)
     if file is None:
         raise UserError(f"{folder}: is not a skill package; it needs a {FILE} that begins with front matter (---)")
@@ -47,7 +47,7 @@ def checked_package(folder: Path) -> Package:
 
 
 def read_skill(path: Path) -> Skill:
-    """A skill on disk: a package's folder or its SKILL.md is the whole package, any other file one document."""
+    """Read a skill from disk: a whole package (named by its folder or its SKILL.md), or one document."""
     file = package_file(path)
     if file or path.is_dir():
         return whole_package(file.parent if file else path)
@@ -55,7 +55,7 @@ def read_skill(path: Path) -> Skill:
 
 
 def whole_package(folder: Path) -> Skill:
-    """The package in a folder, checked. A UserError names a file that cannot be read or that holds a key."""
+    """Read and check the package in a folder. A UserError names a file that cannot be read or that contains a key."""
     try:
         skill = read_folder(folder)
     except PackageError as error:
@@ -69,7 +69,7 @@ def whole_package(folder: Path) -> Skill:
 def keep_package(init_skill: str, skill: Skill, run: RunDirectory) -> None:
     """Copy the package that a run starts from into the run, once and in one move.
 
-    `skill` is trained: the package itself, or a description (then the package is read from its folder).
+    `skill` is what the run trains: the package itself, or only its description (then the folder is read).
     """
     file = package_file(init_skill) if init_skill and not skill.is_package else None
     if file is None and not skill.is_package:
@@ -83,7 +83,7 @@ def keep_package(init_skill: str, skill: Skill, run: RunDirectory) -> None:
 
 
 def is_package(folder: Path, skill: Skill) -> bool:
-    """Does the folder hold exactly this skill?"""
+    """Does the folder contain exactly this skill?"""
     try:
         return read_folder(folder).hash == skill.hash
     except PackageError:
@@ -97,7 +97,7 @@ def package_hash(init_skill: str) -> str:
 
 
 def zipped(skill: Skill) -> bytes:
-    """All files of a package in one archive, which is the same whenever it is made."""
+    """A zip archive of all files of a package. The same package always gives the same bytes."""
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, content in skill.files.items():

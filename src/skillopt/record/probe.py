@@ -1,4 +1,4 @@
-"""The record of a headroom probe: is there anything to learn on these tasks, for this target?"""
+"""The record of `skillopt probe`, which shows whether there is anything to learn on these tasks, for this target."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Headroom = Literal["nothing to learn", "form only", "train", "this target cannot
 
 
 class Replies(Record):
-    """Replies of one kind, with shares of them from 0 to 1."""
+    """Replies of one kind: their number, and shares of them (0 to 1)."""
 
     count: int
     right: float
     cut_off: float
-    """Replies that were cut off at the target's token limit."""
+    """The share of replies that were cut off at the target's token limit."""
     unparsable: float
-    """Wrong, not cut off, and not of the form of an answer: empty, far too long, or not one of the possible answers."""
+    """The share of wrong replies without the form of an answer: empty, far too long, or not a possible answer."""
 
     @property
     def unusable(self) -> float:
@@ -28,16 +28,16 @@ class Replies(Record):
 
 
 class ProbePlan(Record):
-    """The expected cost of a probe. All but the calls are estimates; a task with several turns counts as one call."""
+    """The expected cost of a probe. Tokens and dollars are estimates; a task with several turns counts as one call."""
 
     calls: int
     tokens: Estimate
     usd: Estimate | None
-    """None if the price is unknown."""
+    """The dollars; None if the price is unknown."""
 
 
 class Probe(ResultFile):
-    """probe.json."""
+    """probe.json: the result of a probe."""
 
     benchmark: str
     target: str
@@ -45,25 +45,25 @@ class Probe(ResultFile):
     sentence: str
     """The finding, with its reason."""
     items: tuple[str, ...]
-    """Training tasks; no task of another split is asked."""
+    """The ids of the training tasks that were tried."""
     samples: int
-    """Samples of each task with the initial skill."""
+    """The number of samples of each task with the initial skill."""
     temperature: float | None
-    """Temperature of the samples after the first; also of the first if the config sets it."""
+    """The temperature of the samples after the first; also of the first sample if the config sets it."""
     pass_1: float
-    """Mean share of tasks that one sample solves, at the config's own temperature."""
+    """The mean share of tasks that one sample solves, at the config's own temperature."""
     pass_any: float
-    """Share of tasks that at least one of the samples solves."""
+    """The share of tasks that at least one of the samples solves."""
     solved: dict[str, int]
-    """Samples that solved it, by task."""
+    """The number of samples that solved a task, by task."""
     plain: Replies
     """Replies with the initial skill."""
     with_form: Replies | None
     """Replies with the answer's form shown below the skill, one per task; None if the tasks have no answers."""
     form: str
-    """The form that was shown."""
+    """The form of an answer that was shown."""
     majority: MajorityScore | None
-    """Always giving the most frequent answer, on the training split; None if answers are not a small closed set."""
+    """The score of always giving the most frequent training answer; None if answers are not a small closed set."""
     set_aside: dict[str, str]
     """Tasks that the endpoint refuses or the scorer cannot score, and why."""
     plan: ProbePlan

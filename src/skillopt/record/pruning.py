@@ -8,14 +8,14 @@ from skillopt.record.base import Interval, Record
 from skillopt.record.results import CheckWord, ResultFile, Spent
 
 PruneOutcome = Literal["pruned", "nothing to prune", "worse", "cannot tell"]
-"""`worse` and `cannot tell` are about the last shorter skill; nothing was written then."""
+"""The result in a word. `worse` and `cannot tell` are verdicts on the last shorter skill; then no skill was written."""
 
 
 class PruneTrial(Record):
     """One shorter skill, checked against the best skill."""
 
     removed: tuple[str, ...]
-    """Rules, by their names in the ablation."""
+    """The removed rules, by their names in the ablation."""
     tokens: int
     verdict: CheckWord
     score: float

@@ -23,7 +23,7 @@ class Result:
     """The run's folder."""
     best_skill: Skill
     summary: Summary
-    """As `summary.json` has it."""
+    """The figures of the run, as in `summary.json`."""
 
     @property
     def scores(self) -> dict[str, float | None]:
@@ -38,7 +38,7 @@ class Result:
 
     @property
     def history(self) -> list[StepRecord]:
-        """One record per step, as `history.json` has it."""
+        """One record per step, as in `history.json`."""
         return read_history(RunDirectory(self.path).history)
 
     def __repr__(self) -> str:
@@ -46,7 +46,7 @@ class Result:
         return "\n".join([self.verdict, *rows, f"{'run':<12}{self.path}"])
 
     def _repr_html_(self) -> str:
-        """The table in a notebook."""
+        """The result as a table, for notebooks."""
         head, *rows = (
             "".join(f"<{tag}>{html.escape(text)}</{tag}>" for tag, text in zip(("th", "td", "td"), row, strict=True))
             for row in self._rows()

@@ -11,8 +11,9 @@ from skillopt.record.costs import Paid
 
 CheckWord = Literal["better", "no worse", "worse", "cannot tell"]
 PartVerdict = Literal["earns", "harmful", "nothing", "unclear", "together"]
-"""earns and harmful: the interval of its worth leaves out 0; nothing: no item changed; unclear: some did, and the
-interval includes 0; together: nothing or unclear alone, but all such parts left out at once lower the score."""
+"""What a part of a skill is worth. earns, harmful: the interval of its worth excludes 0; nothing: no item changed;
+unclear: items changed, but the interval includes 0; together: the part alone shows no worth, but the score falls if all
+such parts are left out at once."""
 
 
 class ScoreWithInterval(Record):
@@ -21,7 +22,7 @@ class ScoreWithInterval(Record):
 
 
 class MajorityScore(ScoreWithInterval):
-    """Always giving the most frequent answer."""
+    """The score of always giving the most frequent answer."""
 
     answer: str
 
@@ -30,7 +31,7 @@ class SkillFile(Record):
     """The skill that was measured."""
 
     path: str
-    """Empty for the empty skill, or one that is not in a file."""
+    """Path of the skill; empty for the empty skill, or for a skill that is not in a file."""
     hash: str
     tokens: int
 
@@ -41,11 +42,11 @@ class Spent(Record):
     calls: int
     tokens: int
     usd: float | None
-    """None if a price is unknown."""
+    """The cost in dollars; None if a price is unknown."""
     estimated: bool = False
-    """The tokens are counted from the texts."""
+    """True if the tokens are estimated from the texts."""
     silent: bool = False
-    """Did the target make calls without reporting their usage?"""
+    """True if the target made calls without reporting their usage."""
 
 
 class TypeScore(Record):
@@ -57,7 +58,7 @@ class ResultFile(Document):
     optional: ClassVar = frozenset({"path"})
 
     path: str | None = None
-    """Path of the file; not stored in it."""
+    """Path of the result's file. The file itself does not contain it."""
 
 
 class _Verdict(ResultFile):
@@ -66,11 +67,11 @@ class _Verdict(ResultFile):
     verdict: str
     """The result in a sentence or two."""
     outcome: str
-    """better, no better, worse, cannot tell, not finished or measured."""
+    """The result in a word: better, no better, worse, cannot tell, not finished or measured."""
 
 
 class EvalSummary(_Verdict):
-    """eval_summary.json: a skill on a split."""
+    """eval_summary.json: the scores of a skill on a split."""
 
     optional: ClassVar = frozenset({"test_reads", "path"})
 
@@ -94,7 +95,7 @@ class EvalSummary(_Verdict):
     spent: Spent
     seconds: float
     test_reads: int | None = None
-    """How often the test split was read; None for another split."""
+    """The number of times that the test split was read; None for another split."""
 
 
 class ComparedSkill(ScoreWithInterval, SkillFile):
@@ -128,7 +129,7 @@ class Comparison(_Verdict):
     a: ComparedSkill
     b: ComparedSkill
     names: dict[str, str]
-    """The items' names for people, by id."""
+    """Readable names of the items, by id."""
     same_skill: bool
     repeats: int
     set_aside: dict[str, str]
@@ -138,7 +139,7 @@ class Comparison(_Verdict):
 
 
 class CheckedSkill(SkillFile):
-    """A side of a check."""
+    """One of the two skills of a check."""
 
     where: str
     """The file, or the file and its commit."""
@@ -147,7 +148,7 @@ class CheckedSkill(SkillFile):
 class CheckRollouts(Record):
     asked: int
     full_pass: int
-    """Rollouts of both skills on every item."""
+    """The number of rollouts if both skills do every item once."""
 
 
 class BothScores(Record):
@@ -160,17 +161,17 @@ class TaskSeconds(Record):
 
 
 class SideTakes(Record):
-    """Means of one task on one side."""
+    """What one task takes with one of the two skills: means over the rollouts."""
 
     rollouts: int
     prompt_tokens: float
     completion_tokens: float
     usd: float | None
-    """None if the price is unknown."""
+    """Dollars; None if the price is unknown."""
     turns: float
     telemetry: TaskSeconds
     refused: int
-    """Items that the endpoint refused."""
+    """The number of items that the endpoint refused."""
 
 
 class BothTakes(Record):
@@ -199,11 +200,11 @@ class ChangedItem(Record):
 
 class CheckTelemetry(Record):
     paid: Spent
-    """The cost in this session."""
+    """The cost of this session."""
 
 
 class CheckResult(ResultFile):
-    """check.json: is a skill better than, no worse than or worse than another?"""
+    """check.json: whether a skill is better than, no worse than or worse than another skill."""
 
     optional: ClassVar = frozenset({"test_reads", "path"})
 
@@ -249,17 +250,17 @@ class AblatedPart(Record):
     lines: tuple[int, int] | None
     tokens: int
     worth: float
-    """The score with it minus the score without it."""
+    """The score with the part minus the score without it."""
     interval: Interval | None
     wins: int
     losses: int
     verdict: PartVerdict
     names: tuple[str, ...] | None = None
-    """A group of parts that were left out together."""
+    """The names of the parts, if several parts were left out together."""
 
 
 class Ablation(ResultFile):
-    """ablation/<by>_v<version>.json."""
+    """ablation/<by>_v<version>.json: the worth of each part of a skill."""
 
     by: Literal["rule"]
     benchmark: str
@@ -272,7 +273,7 @@ class Ablation(ResultFile):
     deterministic: bool
     score: float | None
     rows: tuple[AblatedPart, ...]
-    """The most valuable first."""
+    """The parts, the most valuable first."""
     not_measured: tuple[str, ...]
     together: tuple[AblatedPart, ...]
     set_aside: dict[str, str]
@@ -305,7 +306,7 @@ class SweepRow(Record):
 
 
 class Sweep(ResultFile):
-    """sweep.json."""
+    """sweep.json: the trials of a sweep, and the best one."""
 
     optional: ClassVar = frozenset({"best", "path", "benchmark"})
 
@@ -315,7 +316,7 @@ class Sweep(ResultFile):
     rows: tuple[SweepRow, ...]
     chosen_by: str
     best: SweepRow | None = None
-    """None before all trials are done."""
+    """The best trial; None until all trials are done."""
     benchmark: str | None = None
 
     @property
@@ -331,39 +332,39 @@ class ReplicatedRun(Record):
     run: str = ""
     initial_val: float
     best_val: float
-    """The score of fresh samples, if there are any."""
+    """The best skill's validation score: of fresh samples if there are any, else the gate's."""
     initial_test: float
     best_test: float
     tasks: dict[str, int] = Field(default={})
-    """How many tasks each split has."""
+    """The number of tasks of each split."""
     interval: dict[str, Interval | None] = Field(default={})
-    """Scores by column: initial_val, best_val, initial_test, best_test, gain_val, gain_test."""
+    """The 95 % intervals by column: initial_val, best_val, initial_test, best_test, gain_val, gain_test."""
     accepted: int = 0
     target_calls: int = 0
 
     def value(self, column: str) -> float:
-        """A column of the table; `gain_val` and `gain_test` are differences."""
+        """The value in a column of the table; `gain_val` and `gain_test` are differences."""
         kind, _, split = column.partition("_")
         scores = {"val": (self.initial_val, self.best_val), "test": (self.initial_test, self.best_test)}[split]
         return {"initial": scores[0], "best": scores[1], "gain": scores[1] - scores[0]}[kind]
 
 
 class Replication(_Verdict):
-    """replicate.json."""
+    """replicate.json: the results of runs that differ only in the seed."""
 
     seeds: tuple[int, ...]
     rows: tuple[ReplicatedRun, ...]
     mean: dict[str, float]
     """Means over the seeds, by column: initial_val, best_val, initial_test, best_test, gain_val, gain_test."""
     interval: dict[str, Interval | None]
-    """The 95 % intervals of the means."""
+    """The 95 % intervals of the means, by column."""
     improved: dict[str, float]
-    """The share of seeds that improved, by split."""
+    """The share of seeds with a higher score than at the start, by split."""
     best_seed_by_validation: int
 
 
 class TransferRow(Record):
-    """A skill on the goal's tasks; scores that were not measured are left out."""
+    """The scores of a skill on the tasks that it is transferred to. Scores that were not measured are left out."""
 
     optional: ClassVar = frozenset({"val", "val_interval", "test", "test_interval", "tokens"})
 
@@ -388,7 +389,7 @@ class TransferSource(TransferGoal):
 
 
 class Transfer(_Verdict):
-    """transfer.json."""
+    """transfer.json: a trained skill on another benchmark or target."""
 
     source: TransferSource = Field(validation_alias=AliasChoices("from", "source"))
     to: TransferGoal
@@ -397,6 +398,6 @@ class Transfer(_Verdict):
 
     @model_serializer(mode="wrap")
     def _with_from(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """`from` cannot be the name of a field in Python."""
+        """The record's fields with `source` as `from`, which Python does not allow as the name of a field."""
         fields: dict[str, Any] = serialize(self)
         return {"from" if name == "source" else name: fields[name] for name in fields if fields[name] is not None}

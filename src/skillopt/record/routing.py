@@ -14,12 +14,12 @@ NONE, SEVERAL = "none", "several"
 
 
 class RoutedRow(Record):
-    """The requests for one skill."""
+    """Counts of the requests that one skill is for, or no skill."""
 
     expected: str
-    """A skill's name, or none."""
+    """The skill that the requests are for: its name, or `none`."""
     loaded: dict[str, int]
-    """How many requests, by what was loaded: a skill's name, none or several."""
+    """The number of requests by what the agent loaded: a skill's name, `none` or `several`."""
 
     @property
     def requests(self) -> int:
@@ -31,7 +31,7 @@ class RoutedRow(Record):
 
 
 class Misrouted(Record):
-    """A request for which something else was loaded."""
+    """A request for which the agent did not load the expected skill."""
 
     item_id: str
     request: str
@@ -43,17 +43,17 @@ class Confusion(Record):
     """The confusion matrix: a row for each skill that requests are for, a column for each skill that was loaded."""
 
     names: tuple[str, ...]
-    """The skills; then none, and several if that happened."""
+    """The names of the columns: the skills, then `none` and `several` if they occur."""
     rows: tuple[RoutedRow, ...]
     wrong: tuple[Misrouted, ...]
 
     def table(self) -> list[tuple[str, ...]]:
-        """One row per expected skill: its name, then counts by `names`; 0 is a dot."""
+        """The rows of the table, one per expected skill: its name, then a count for each of `names` (a dot for 0)."""
         return [(row.expected, *(str(row.loaded.get(name, 0) or "·") for name in self.names)) for row in self.rows]
 
 
 class Routing(ResultFile):
-    """routing.json: a library's descriptions on requests."""
+    """routing.json: how well the descriptions of a library lead an agent to the right skill."""
 
     optional: ClassVar = frozenset({"test_reads", "path"})
 
@@ -73,7 +73,7 @@ class Routing(ResultFile):
 
 
 def confusion(trajectories: Iterable[Trajectory]) -> Confusion:
-    """The matrix from rollouts with a library (`env.options.skills`): their outputs are the names that were loaded."""
+    """The confusion matrix of rollouts with a library (`env.options.skills`). Their outputs are the loaded skills."""
     counts: dict[str, Counter[str]] = {}
     wrong = []
     for each in trajectories:

@@ -1,4 +1,4 @@
-"""The only reader of a run's files: typed values, and nothing that lies outside of the run's folder."""
+"""The only reader of a run's files. It gives typed values, and never reads outside of the run's folder."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from skillopt.skill.folder import NotAFileError
 
 Model = TypeVar("Model", bound=BaseModel)
 Settings = dict[str, JsonValue]
-"""The config as config.json has it: values by dotted key."""
+"""The values of a config by dotted key, as in config.json."""
 _SETTINGS: TypeAdapter[Settings] = TypeAdapter(Settings)
 UNREVIEWED = "Tasks that nobody has reviewed are among them."
 """The sentence that skillopt_harvest adds to `env.task` if a task was not reviewed."""
@@ -62,23 +62,23 @@ Reading = tuple[float, float]
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """One skill on some items of a split."""
+    """The scores of one skill on items of a split."""
 
     kind: str
-    """evaluation, batch, gate or slow_update."""
+    """What measured the skill: evaluation, batch, gate or slow_update."""
     split: str
     skill_hash: str
     items: dict[str, Reading]
     trajectories: Path
     """The file of the trajectories."""
     accepted: bool = False
-    """Did the gate accept? False for other kinds."""
+    """True if a gate accepted the skill; False for other kinds of measurement."""
 
 
 class Run:
     """A run's files, each as it was when it was first read. To see later changes, call `Run.open` again.
 
-    A missing file gives None or an empty value, if there are runs without that file. A file that has changed since
+    A file that some runs do not have gives None or an empty value if it is missing. A file that has changed since
     training wrote it raises Damaged.
     """
 
@@ -87,7 +87,7 @@ class Run:
 
     @classmethod
     def open(cls, path: str | Path) -> Run:
-        """Raises UserError if the folder holds no run."""
+        """Open a run's folder. Raises UserError if it is not a run's folder."""
         files = RunDirectory(Path(path))
         if not files.config_json.is_file():
             raise UserError(f"{path}: is not a run's folder (it has no config.json)")
@@ -101,7 +101,7 @@ class Run:
 
     @cached_property
     def settings(self) -> Settings:
-        """The config as it is stored, with the keys of other versions and packages."""
+        """The config as it is stored, including keys of other versions and packages."""
         return self._read_as(_SETTINGS, self.files.config_json)
 
     @property
@@ -111,7 +111,7 @@ class Run:
 
     @cached_property
     def config(self) -> Config:
-        """Keys and values that this version does not know have their defaults."""
+        """The run's config. Keys and values that this version does not know have their defaults."""
         return stored_config(self.settings)
 
     @cached_property
@@ -120,7 +120,7 @@ class Run:
 
     @cached_property
     def history(self) -> list[StepRecord]:
-        """One record per step."""
+        """The records of the steps, in order."""
         self._inside(self.files.history)
         try:
             return read_history(self.files.history)
@@ -133,12 +133,12 @@ class Run:
 
     @cached_property
     def status(self) -> tuple[str, str]:
-        """The status in a word (status.WORDS), and why the run ended before its last step."""
+        """The status in a word (status.WORDS), and the reason why the run ended before its last step."""
         return status_of(self.summary, self._inside(self.files.events), busy=self.files.busy())
 
     @property
     def live(self) -> Live | None:
-        """The run's present activity; None if no process works on it."""
+        """The run's current activity; None if no process works on the run."""
         return self._optional(Live, self.files.live)
 
     @cached_property
@@ -152,7 +152,7 @@ class Run:
 
     @cached_property
     def feedback(self) -> list[Comment]:
-        """Comments on an earlier run that this one uses."""
+        """People's comments on an earlier run, which this run uses."""
         return read_comments(self._inside(self.files.feedback))
 
     @cached_property
@@ -164,7 +164,7 @@ class Run:
         return read_totals(self._inside(self.files.journal))
 
     def exchanges(self, step: int, epoch: int | None = None) -> list[OptimizerExchange]:
-        """Requests to the optimizer, with its replies, for a step and at the end of an epoch."""
+        """Requests to the optimizer with its replies: those of a step and, if given, of the end of an epoch."""
         ends = {f"{stage}/{epoch}" for stage in ("slow_update", "meta_skill")}
         found = [(each.label.partition("/")[2], each) for each in read_exchanges(self._inside(self.files.journal))]
         own = [each for name, each in found if name.partition("/")[2].startswith(f"{step:04d}")]
@@ -179,7 +179,7 @@ class Run:
         return events_after(self._inside(self.files.events), offset)
 
     def event_page(self, skip: int, count: int, text: str) -> tuple[list[EventRow], int]:
-        """Events that contain a text, newest first: `count` of them after the first `skip`, and how many there are."""
+        """`count` of the events that contain a text, newest first and after the first `skip`; and the number of all."""
         return event_page(self._inside(self.files.events), skip, count, text)
 
     # Skills
@@ -201,7 +201,7 @@ class Run:
 
     @cached_property
     def versions_by_hash(self) -> dict[str, int]:
-        """Versions by the hash of the skill; if two are equal, the first."""
+        """The number of a version by the hash of its skill; of equal versions, the first."""
         return {self.skill(version).hash: version for version in reversed(self.versions)}
 
     def patch_log(self) -> list[Entry]:
@@ -230,7 +230,7 @@ class Run:
         return {path.stem: self._read(Evaluation, path) for path in paths}
 
     def measurements(self) -> Iterator[Measurement]:
-        """Everything that was measured: evaluations, batches, gates (of rejected candidates, too) and slow updates."""
+        """All measurements: evaluations, batches, gates (also of rejected candidates) and slow updates."""
         for name, evaluation in self.evaluations.items():
             yield Measurement(
                 kind="evaluation",
@@ -260,7 +260,7 @@ class Run:
         return {item: (score.hard, score.value(self.config.evaluation.metric)) for item, score in items.items()}
 
     def _compared(self, path: Path) -> Iterator[Measurement]:
-        """Both skills of a slow update, item by item."""
+        """The measurements of both skills of a slow update."""
         by_skill: dict[str, dict[str, ItemScore]] = {}
         for row in self._lines(Trajectory, path):
             by_skill.setdefault(row.skill_hash, {})[row.item_id] = row.score
@@ -270,8 +270,8 @@ class Run:
 
     @cached_property
     def outcomes(self) -> dict[str, dict[str, bool]]:
-        """For each training and validation item the skills (by hash) that it was measured with, and whether it was
-        solved. The test split is left out."""
+        """Whether a skill solved an item: by item of the training or validation split, then by the skill's hash. The
+        test split is left out."""
         outcomes: dict[str, dict[str, bool]] = {}
         for measured in self.measurements():
             for item_id, (hard, _) in measured.items.items() if measured.split != "test" else ():
@@ -281,8 +281,8 @@ class Run:
 
     @cached_property
     def persistent_failures(self) -> tuple[str, ...]:
-        """Items that failed under every skill that did them. At least three skills must have done the item, or one
-        version since the last gain: a later skill may solve an item that only one or two earlier skills failed."""
+        """Items that failed under every skill that was tried. An item counts if at least three skills were tried on it,
+        or one version since the last gain: a later skill may solve what only one or two earlier skills failed."""
         since, versions = self._last_gain(), self.versions_by_hash
         failed = (
             item
@@ -302,8 +302,8 @@ class Run:
         return version
 
     def trajectories(self, path: Path, wanted: Callable[[bytes], bool] = bool) -> Iterator[Trajectory | RolloutError]:
-        """The rollouts in a trajectories.jsonl of the run; a batch's file also has its errors. Only `wanted` lines are
-        parsed."""
+        """The rollouts in a trajectories.jsonl of the run; a batch's file also has rollout errors. Only lines for which
+        `wanted` is true are parsed."""
         for line in filter(wanted, self._raw_lines(path)):
             try:
                 yield _ROLLOUT.validate_json(line)
@@ -311,7 +311,7 @@ class Run:
                 raise _damaged(path, error) from None
 
     def scored(self, path: Path) -> Iterator[Trajectory]:
-        """The rollouts with a score; none if the file is missing."""
+        """The rollouts in a file that have a score; empty if the file is missing."""
         return (each for each in self.trajectories(path) if isinstance(each, Trajectory))
 
     @property
@@ -334,7 +334,7 @@ class Run:
         return self._read(StepRecord, self.files.step(step) / "step_record.json")
 
     def epoch_end(self, step: int) -> EpochEnd | None:
-        """The record of the epoch's end, if this was its last step."""
+        """The record of the epoch's end; None if this is not the last step of an epoch."""
         return self._optional(EpochEnd, self.files.epoch_end(step))
 
     def gate(self, step: int) -> GateRecord | None:
@@ -355,7 +355,7 @@ class Run:
         return self._read_as(_PATCHES, self.files.step(step) / "patches.json")
 
     def pool(self, step: int) -> EditPool:
-        """The proposals, each idea once, and the conflicts."""
+        """The step's edits after merging (each idea once), and the conflicts."""
         return self._read(EditPool, self.files.step(step) / "aggregate.json")
 
     def selection(self, step: int) -> Selection:
@@ -367,12 +367,12 @@ class Run:
 
     @cached_property
     def conflicts(self) -> list[FiledConflict]:
-        """Questions for a person."""
+        """The conflicts that a person is to decide."""
         return list(self._lines(FiledConflict, self.files.conflicts))
 
     @cached_property
     def decisions(self) -> dict[str, Decision]:
-        """A person's answers, by conflict. A line that is still being written does not count yet."""
+        """A person's decisions, by conflict. A line that is still being written does not count yet."""
         decisions: dict[str, Decision] = {}
         for number, line in enumerate(self._raw_lines(self.files.decisions, growing=True), 1):
             try:
@@ -410,11 +410,11 @@ class Run:
     # Reading
 
     def text(self, path: Path) -> str:
-        """A text file of the run."""
+        """The text of a file of the run."""
         return read_bytes(self._inside(path)).decode("utf-8")
 
     def _inside(self, path: Path) -> Path:
-        """The path, if no link leads it out of the run; the file itself is opened without following links."""
+        """Return the path if no link in it leads out of the run. The file itself is opened without following links."""
         relative = path.relative_to(self.root)
         if path.parent.resolve() != (self.root.resolve() / relative).parent or ".." in relative.parts:
             raise NotAFileError(str(path))
@@ -470,8 +470,8 @@ def read_record(model: type[Model], path: Path) -> Model:
 
 
 def stored_config(settings: Mapping[str, JsonValue]) -> Config:
-    """The config that its flat form describes. Keys of other versions and of packages that are not installed are left
-    out: reading a run does not need them."""
+    """Build a config from its flat form. Keys of other versions and of packages that are not installed are left out,
+    because reading a run does not need them."""
     tree: dict[str, dict[str, JsonValue]] = {}
     for dotted, value in settings.items():
         section, _, key = dotted.partition(".")

@@ -36,14 +36,15 @@ def sibling_runs(run: RunDirectory, seed: int | None = None) -> Iterator[RunDire
 
 @dataclass(frozen=True, kw_only=True)
 class RunKey:
-    """The identity of a run: runs with the same key differ in nothing that changes results but the number of epochs."""
+    """The identity of a run. Runs with the same key differ only in the number of epochs and in settings that do not
+    change results."""
 
     folder: Path
     """The folder of all runs of the benchmark."""
     name: str
     """The end of the runs' names: seed and hash."""
     old_name: str
-    """The name that earlier versions gave a run of so many epochs."""
+    """The name that earlier versions gave such a run."""
     epochs: int
 
     def runs(self) -> list[RunDirectory]:
@@ -53,8 +54,8 @@ class RunKey:
         return [RunDirectory(path) for path in (*takewhile(Path.is_dir, numbered), *sorted(dated))]
 
     def find(self, *, extend: bool = True) -> RunDirectory | None:
-        """The newest run of as many epochs; else, to `extend` it, the run with the most epochs. Without `extend`, a run
-        that was extended does not count: its learning rate had two schedules."""
+        """Find the newest run with `epochs` epochs; else, if `extend` is true, the run with the most epochs. If it is
+        false, extended runs do not count, because their learning rate had two schedules."""
         phases = [(epochs_of(run) or (self.epochs,), run) for run in self.runs()]
         same = [run for epochs, run in phases if epochs[-1] == self.epochs and (extend or len(epochs) == 1)]
         if same or not phases or not extend:
@@ -62,7 +63,7 @@ class RunKey:
         return max(enumerate(phases), key=lambda row: (row[1][0][-1], row[0]))[1][1]
 
     def new(self) -> RunDirectory:
-        """A run that begins now. Its name sorts after those of the key's other runs, even if the clock was set back."""
+        """A new run. Its name sorts after the names of the key's other runs, even if the clock was set back."""
         moment = now()
         for run in self.runs():
             if _DATE.match(run.root.name):
@@ -91,7 +92,7 @@ class RunKey:
 
 
 def epochs_of(run: RunDirectory) -> tuple[int, ...]:
-    """The planned number of epochs at the run's beginning and after each extension. Empty if it has not begun."""
+    """The planned number of epochs at the run's beginning and after each extension; empty if the run has not begun."""
     with suppress(Damaged):
         if run.state.exists() and (phases := State.read(run.state).phases):
             return tuple(phase.epochs for phase in phases)

@@ -1,4 +1,4 @@
-"""A skill on disk or in a commit: a file or a package's folder."""
+"""Reads a skill from disk or from a commit: one file or a package's folder."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ _LONGEST = 1_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """The main document and the files next to it."""
+    """One version of a skill: its main document and the other files of its package."""
 
     path: str
-    """The main document's path as git names it: `skills/triage/SKILL.md`; empty for no skill."""
+    """The path of the main document as git names it: `skills/triage/SKILL.md`; empty for no skill."""
     where: str
-    """Which version: `the working tree`, `origin/main (1a2b3c4)`, `no skill`."""
+    """The version in words: `the working tree`, `origin/main (1a2b3c4)` or `no skill`."""
     main: str = ""
-    """The main document among the files."""
+    """The name of the main document in `files`."""
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """Contents by path within the package; for a plain file, only its own."""
+    """The contents of the package's files, by path; for a plain file, only its own content."""
     executable: frozenset[str] = frozenset()
-    """The executable files."""
+    """The paths of the executable files."""
     folder: str = ""
-    """The package's folder, by its name; empty for a plain file."""
+    """The name of the package's folder; empty for a plain file."""
     near: Callable[[str], bool] = lambda _: False
-    """Says whether a plain file has a neighbour of this name."""
+    """A function that returns True if a file of this name is next to a plain file."""
 
     @property
     def is_package(self) -> bool:
@@ -79,7 +79,7 @@ class Source:
         return 1 + (self.document.front.count("\n") if self.main == FILE else 0)
 
     def has(self, name: str) -> bool:
-        """Is there a file or folder of this name, within the package or next to the file?"""
+        """Is there a file or folder of this name, in the package or next to a plain file?"""
         if not self.is_package:
             return name == self.main or self.near(name)
         bare = name.rstrip("/")
@@ -91,13 +91,13 @@ def no_skill() -> Source:
 
 
 def main_file(path: Path) -> Path:
-    """The main document of the skill that a path means."""
+    """The path of the main document of the skill that a path names."""
     place = best_in(path)
     return place / FILE if place.is_dir() else place
 
 
 def on_disk(path: Path, shown: str = "", where: str = "the working tree") -> Source:
-    """The skill that a path means: a Markdown file, a package's folder or its SKILL.md, or a run's folder."""
+    """Read the skill that a path names: a Markdown file, a package's folder or its SKILL.md, or a run's folder."""
     place = main_file(path)
     if not place.is_file():
         lacks = f"has no {FILE}" if path.is_dir() else "no such file"
@@ -125,7 +125,7 @@ def on_disk(path: Path, shown: str = "", where: str = "the working tree") -> Sou
 
 
 def in_commit(repository: Repository, commit: str, path: str, label: str) -> Source | None:
-    """The skill that a path means at a commit; None if it is not there. Links, and files that never belong to a
+    """Read the skill that a path names at a commit; None if there is none. Links, and files that cannot belong to a
     package, are left out."""
     found = repository.files(commit, path)
     if found is None:

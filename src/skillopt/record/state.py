@@ -1,4 +1,4 @@
-"""The state of a run after its last finished step. The step is finished when it is written."""
+"""The state of a run after its last finished step. A step is finished when the state is written."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ class TriedEdit(BaseModel):
 
     op: str
     file: str = ""
-    """The package's file; empty for SKILL.md."""
+    """The file of the package; empty for SKILL.md."""
     section: str = ""
     anchor: str = ""
     text: str = ""
     fate: str
-    """applied, or why not: not selected, in conflict, dropped, and the reason."""
+    """What became of the edit: applied, not selected, in conflict or dropped, with the reason."""
 
 
 class Tried(BaseModel):
-    """An earlier step as the optimizer is shown it."""
+    """An earlier step, as requests show it to the optimizer."""
 
     step: int
     epoch: int = 0
@@ -57,9 +57,9 @@ class Tried(BaseModel):
     after: float | None = None
     at_most: float = 1.0
     paired_gain: float | None = None
-    """The gain by fresh samples of both skills only."""
+    """The candidate's gain in fresh samples of both skills."""
     remeasured: float | None = None
-    """The score of the skill before it, with the fresh samples of that step's gate."""
+    """The score of the skill before the step, with the fresh samples of the step's gate."""
     measured: int = 0
     """Validation tasks that the candidate did before the gate had decided."""
     gained: int = 0
@@ -72,22 +72,22 @@ class Tried(BaseModel):
     broke: tuple[str, ...] = ()
     """Task types whose validation score fell."""
     causes: tuple[str, ...] = ()
-    """Why tasks of the batch failed before the step, as the analysts saw it."""
+    """The causes for which tasks of the batch failed, according to the analysts."""
     outputs: tuple[dict[str, str], ...] = ()
     """For a rejected step: the target's outputs with the candidate on some failed tasks of the batch."""
 
 
 class ShortForm(BaseModel):
-    """The newest minimal remedy, and its validation score against all edits of its step."""
+    """The newest minimal remedy with its validation score, and the score of all edits of its step."""
 
     step: int
     text: str
     accepted: bool
-    """Did it beat all edits together?"""
+    """True if the minimal remedy beat all edits together."""
     score: float | None
-    """Its validation score; None if the gate rejected it before all tasks were done."""
+    """The minimal remedy's validation score; None if the gate rejected it before all tasks were done."""
     at_most: float
-    """The highest score that it can still have."""
+    """The highest score that the minimal remedy can still reach."""
     complete: float | None
     """The validation score of all edits together; None if the gate rejected them."""
 
@@ -99,9 +99,9 @@ class Counts(Record):
     accepted: int = 0
     rejected: int = 0
     indecisive: int = 0
-    """Steps whose candidate looked better, but not clearly."""
+    """The number of steps whose candidate looked better, but not clearly."""
     skipped: int = 0
-    """Steps in which no edit could be applied."""
+    """The number of steps in which no edit could be applied."""
 
 
 class Phase(Record):
@@ -109,17 +109,17 @@ class Phase(Record):
 
     first_epoch: int
     epochs: int
-    """Epochs of the whole run when the phase is done."""
+    """The number of epochs of the whole run at the end of the phase."""
     after: int
     """The last step before the phase."""
     scheduler: str
     """The schedule's name."""
     reason: str = ""
-    """Why `auto` chose it; empty if the config names it."""
+    """The reason why `auto` chose the schedule; empty if the config names the schedule."""
 
     @property
     def shown(self) -> str:
-        """`epochs 5–6`."""
+        """The epochs of the phase in words, such as `epochs 5–6`."""
         first = self.first_epoch
         return f"epochs {first}–{self.epochs}" if first < self.epochs else f"epoch {first}"
 
@@ -128,18 +128,18 @@ class Telemetry(BaseModel):
     """Times and call counts, which comparisons of two runs leave out."""
 
     seconds: float = 0.0
-    """Over all sessions."""
+    """Seconds over all sessions."""
     from_journal: int = 0
-    """Replies from the journal, over all sessions."""
+    """The number of replies from the journal, over all sessions."""
     stages: dict[str, float] = {}
-    """Seconds by stage, over all sessions; of steps that were finished."""
+    """Seconds by stage, over the finished steps of all sessions."""
     gate_calls_saved: int = 0
     rollouts_to_best: int = 0
-    """Target rollouts paid when the best score was reached."""
+    """The number of target rollouts that were paid for until the best score was reached."""
 
 
 class Seal(BaseModel):
-    """A file that a finished step left."""
+    """The size and the checksum of a file that a finished step wrote."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -153,7 +153,7 @@ class State(BaseModel):
     model_config = ConfigDict(validate_assignment=True)
 
     pins: dict[str, str] = {}
-    """Package version, prompts, data: a run does not silently continue with others."""
+    """The version, the method and the prompts that began the run. A run never continues with another method."""
     step: int = 0
     """The last finished step."""
     epoch: int = 0
@@ -165,21 +165,21 @@ class State(BaseModel):
     val: dict[str, float] = {}
     """The current version's validation scores by item."""
     changed: dict[str, int] = {}
-    """How often each validation item has scored differently under a candidate: gates begin with these."""
+    """The number of times that a candidate changed the score, by validation item. Gates begin with these items."""
     score: float | None = None
-    """The current version's validation score as it was when it was accepted; None if it was not measured: then `val` is
-    an earlier version's."""
+    """The current version's validation score when it was accepted; None if it was not measured (then `val` has the
+    scores of an earlier version)."""
     initial_val: float = 0.0
     set_aside: dict[str, str] = {}
-    """Items that the endpoint refuses because of their content; they count for no skill."""
+    """Items that the endpoint refuses because of their content, with the reason; they are left out for every skill."""
     best: Best = Best()
     decay: float = 1.0
     """The factor by which steps that were not accepted have lowered the learning rate."""
     stale_steps: int = 0
-    """Steps since the last improvement, for patience."""
+    """The number of steps since the last improvement, for `train.patience`."""
     rejected: list[Rejected] = []
     tried: list[Tried] = []
-    """The last steps with what became of their edits, for the optimizer."""
+    """The last steps and what became of their edits, for requests to the optimizer."""
     pending: list[Edit] = []
     """Edits of rejected candidates that broke nothing; the next steps try them again together with new edits."""
     short_form: ShortForm | None = None
@@ -187,11 +187,11 @@ class State(BaseModel):
     reviewed: dict[str, int] = {}
     """Conflicts that a person decided, and the step that used each decision."""
     memory: str = ""
-    """The meta skill."""
+    """The notes of the meta skill."""
     findings: list[TaskFinding] = []
     """The optimizer's findings; no gate removes them."""
     guidance_won: list[str] = []
-    """Validation items that failed before an accepted guidance and were solved with it."""
+    """Validation items that failed until accepted guidance solved them."""
     phases: list[Phase] = []
     """The phases: the first training, then its extensions; empty in runs of earlier versions."""
     epoch_versions: list[int] = [0]
@@ -203,14 +203,14 @@ class State(BaseModel):
     status: str = "running"
     stop_reason: str = ""
     sealed: dict[str, Seal] = {}
-    """Every file that a finished step left, by its path in the run's folder; see record/damage.py."""
+    """The size and checksum of every file that a finished step wrote, by its path in the run's folder."""
     replies: int = 0
-    """How many replies the journal held."""
+    """The number of replies in the journal when the state was written."""
     telemetry: Telemetry = Telemetry()
 
     @classmethod
     def read(cls, path: Path) -> State:
-        """Raises Damaged if the file is not as it was written."""
+        """Read the state. Raises Damaged if the file is not as it was written."""
         try:
             body = read_json(path)
             intact = body.pop("check", "") == digest(body)

@@ -12,13 +12,14 @@ from skillopt.record.events import last_events
 from skillopt.record.summary import Summary
 
 WORDS = ("running", "finished", "stopped", "interrupted", "unreadable")
-"""running: a process is at work; stopped: it ended with a reason; interrupted: its process is gone without one."""
+"""The words for a run's status. running: a process works on the run; stopped: the run ended with a reason;
+interrupted: the process ended without a reason."""
 _TAIL = 64 * 1024
 GONE = "its process is gone: it was killed, or the machine was restarted"
 
 
 def status_of(summary: Mapping[str, JsonValue] | Summary | None, events: Path, *, busy: bool) -> tuple[str, str]:
-    """The status and, unless a process works on the run, why it ended before its last step."""
+    """The status in a word, and why the run ended before its last step (empty while a process works on the run)."""
     word = str(summary["status"]) if summary else "running"
     if summary and word == "finished":
         return word, str(summary.get("stop_reason") or "")
@@ -31,7 +32,7 @@ def status_of(summary: Mapping[str, JsonValue] | Summary | None, events: Path, *
 
 
 def ending(status: str, reason: str) -> str:
-    """The status for people: a stop is called a pause, a limit or a failure."""
+    """The status in words for people. A stopped run is `paused`, `budget reached` or `failed`."""
     if status != "stopped":
         return status
     if reason == BY_HAND:
@@ -40,7 +41,7 @@ def ending(status: str, reason: str) -> str:
 
 
 def _last_stop(events: Path) -> str:
-    """The reason of a stop before the first state was written (the initial skill could not be measured)."""
+    """The reason of a stop that came before the first state was written (the initial skill could not be measured)."""
     last = (last_events(events, _TAIL) or [{}])[-1]
     return str(last.get("reason", "")) if last.get("kind") == "run_stopped" else ""
 
@@ -48,7 +49,7 @@ def _last_stop(events: Path) -> str:
 def remedy(status: str, reason: str) -> str:
     """Advice about a run that is not finished; empty if nothing is wrong."""
     if status == "interrupted":
-        return "Resume continues after its last finished step; replies that were received are not paid for again."
+        return "Resume the run: it continues after its last finished step, and pays for no reply twice."
     if status != "stopped" or reason == BY_HAND:
         return ""
-    return "Fix what the reason names, then resume: it continues after its last finished step, and pays nothing twice."
+    return "Fix the cause, then resume the run: it continues after its last finished step, and pays for no reply twice."

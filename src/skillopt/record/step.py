@@ -1,4 +1,4 @@
-"""A step of a training: its gate, its line in history.json, and the end of an epoch."""
+"""Records of a step of a training: its gate, its line in history.json, and the end of an epoch."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ ItemClass = Literal["improved", "regressed", "persistent_fail", "stable_success"
 
 
 class Evidence(Record):
-    """A gate's decision and its evidence, without the item list."""
+    """A gate's decision and its evidence, without the scores by item."""
 
     decision: GateDecision
-    """indecisive: better, but the evidence is too weak; skipped: no edit could be applied."""
+    """The decision. indecisive: the candidate looks better, but the evidence is too weak; skipped: no edit could be
+    applied."""
     gate: str = "strict"
     """The name of the gate that decided."""
     rule: Rule
     metric: str
     before: float | None
-    """The current skill's score as it was known before this gate, the mean over the items; None if it was never
-    measured."""
+    """The current skill's score that was known before this gate (mean over the items); None if never measured."""
     after: float | None
     """The candidate's score, the mean over the items; None if the gate stopped before the score was known, or measured
     nothing (`measured` is 0). If the candidate is accepted, this is `before` of the next gate."""
@@ -38,18 +38,18 @@ class Evidence(Record):
     items: int
     measured: int
     paired_gain: float | None = None
-    """The candidate's gain by fresh samples of both skills alone, the mean over the items; it decides the paired gate.
-    None if the gate took no such samples."""
+    """The candidate's gain in fresh samples of both skills (mean over the items), which decides the paired gate; None
+    without fresh samples."""
     remeasured: float | None = None
-    """The current skill's score with the fresh samples of this gate, if it stays: `before` of the next gate."""
+    """The current skill's score with the fresh samples of this gate. If the skill stays, `before` of the next gate."""
     p: float | None = None
-    """The p-value: how likely a candidate that is not better looks this good; None if nothing was repeated."""
+    """The p-value: how likely a candidate that is not better looks this good; None without fresh samples."""
     repeats: int = 0
-    """Rounds of fresh samples of both skills on the items on which they differ."""
+    """The number of rounds of fresh samples of both skills, on the items on which they differ."""
     reason: str = ""
-    """Why a candidate that scores higher was rejected."""
+    """The reason why a candidate that scores higher was rejected."""
     set_aside: dict[str, str] = Field(default={})
-    """Items that the endpoint refused because of their content during this gate."""
+    """Items that the endpoint refused during this gate because of their content, with the reason."""
 
     @property
     def accepted(self) -> bool:
@@ -64,7 +64,7 @@ class Evidence(Record):
 
 
 class ItemEvidence(Record):
-    """One item under both skills."""
+    """The scores of one item with the current skill and with the candidate."""
 
     item_id: str
     before: float
@@ -72,12 +72,12 @@ class ItemEvidence(Record):
     after: float
     """The mean of the candidate's scores."""
     hard: float
-    """Whether the candidate solved it, by the hard score."""
+    """The candidate's hard score on the item."""
     repeats: int = 0
-    """Fresh samples of each skill."""
+    """The number of fresh samples with each skill."""
     compared: tuple[float, float] | None = None
-    """The two scores that the decision compares, the current skill's first, if these are not `before` and `after`: the
-    paired gate compares fresh samples, and counts an item without any as equal."""
+    """The two scores that the decision compares (the current skill's first), if they are not `before` and `after`. The
+    paired gate compares fresh samples; an item without fresh samples counts as equal."""
 
     @property
     def pair(self) -> tuple[float, float]:
@@ -97,11 +97,11 @@ class GateResult(Evidence):
     """Scores by item of the skill that training continues with."""
     evidence: tuple[ItemEvidence, ...] = ()
     telemetry: dict[str, int] = Field(default={})
-    """`saved`: calls that the gate did not need."""
+    """Counts of calls: `saved` is the number of calls that the gate did not need."""
 
 
 class GateRecord(GateResult, Document):
-    """gate.json, of a step or of a slow update."""
+    """gate.json: the gate of a step or of a slow update."""
 
     candidate_hash: str
 
@@ -113,20 +113,20 @@ class LearningRate(Record):
 
 
 class EditCounts(Record):
-    """How many of a step's edits reached each stage."""
+    """Counts of a step's edits at each stage."""
 
     proposed: int
     dropped: dict[str, int]
     """Unusable edits of the analysts' replies, counted by reason."""
     lost_replies: tuple[str, ...]
-    """Why replies of the optimizer could not be used."""
+    """The reasons why requests to the optimizer got no usable reply."""
     unusable_replies: tuple[str, ...]
-    """What was wrong with replies or parts of them, also if asking again helped."""
+    """The problems of replies or parts of them, also if another try gave a usable reply."""
     leaks: int
-    """Edits that copy from a training item."""
+    """The number of edits that copy from a training item."""
     merged: int
     conflicting: int
-    """Edits that wait for a person."""
+    """The number of edits that wait for a person."""
     selected: int
     applied: int
     skipped: dict[str, int]
@@ -140,7 +140,7 @@ class Acceptance(Record):
     step: float | None
     """The share in this step."""
     so_far: float | None
-    """The same share over all steps up to this one."""
+    """The share over all steps up to this one."""
 
 
 def acceptance_rate(accepted: int, proposed: int) -> float | None:
@@ -148,12 +148,12 @@ def acceptance_rate(accepted: int, proposed: int) -> float | None:
 
 
 class CreditTry(Evidence):
-    """A part of a rejected candidate at the gate, or the minimal remedy."""
+    """The gate's result on a part of a rejected candidate, or on the minimal remedy."""
 
     edits: tuple[str, ...]
-    """The edits that were tried."""
+    """The ids of the edits that were tried."""
     left_out: tuple[str, ...]
-    """The edits that broke items; of a minimal remedy, all others."""
+    """The ids of the edits that were left out: they broke items, or the minimal remedy was tried without them."""
 
 
 class StepTelemetry(Record):
@@ -168,26 +168,26 @@ class SlowUpdateOutcome(Record):
     """The outcome of a slow update's guidance."""
 
     equal: bool
-    """The epoch changed nothing, so there was nothing to compare."""
+    """True if the epoch did not change the skill, so there was nothing to compare."""
     counts: dict[str, int]
-    """Items by class: improved, regressed, persistent_fail, stable_success."""
+    """The number of items by class: improved, regressed, persistent_fail, stable_success."""
     lost: str
-    """Why there is no guidance; empty if there is."""
+    """The reason why there is no guidance; empty if there is guidance."""
     unusable: tuple[str, ...]
     decision: GateDecision
     evidence: Evidence
     version: int
-    """The skill version after it."""
+    """The skill version after the slow update."""
 
 
 class MetaSkillOutcome(Record):
     lost: str
-    """Why there are no new notes; empty if there are some."""
+    """The reason why there are no new notes; empty if there are new notes."""
     unusable: tuple[str, ...]
 
 
 class EpochEnd(Record):
-    """epoch_end.json, and `epoch_end` of the epoch's last step."""
+    """The end of an epoch: epoch_end.json, and `epoch_end` in the record of the epoch's last step."""
 
     optional: ClassVar = frozenset({"slow_update", "meta_skill"})
 
@@ -197,7 +197,7 @@ class EpochEnd(Record):
 
 
 class StepRecord(Document):
-    """step_record.json, and a line of history.json."""
+    """The record of a step: step_record.json, and a line of history.json."""
 
     optional: ClassVar = frozenset({"acceptance", "epoch_end"})
 
@@ -206,7 +206,7 @@ class StepRecord(Document):
     train_score: float | None
     """The mean score of the batch: the training loss of this step."""
     rollout_errors: int
-    """Rollouts without a score."""
+    """The number of rollouts without a score."""
     failure_kinds: dict[FailureKind, int] = Field(default={})
     """Kinds of failure among the batch's failed tasks, the most frequent first."""
     val: float | None
@@ -219,15 +219,15 @@ class StepRecord(Document):
     learning_rate: LearningRate
     edits: EditCounts
     acceptance: Acceptance | None = None
-    """None in runs of earlier versions."""
+    """The accepted edits as a share of the proposed edits; None in runs of earlier versions."""
     review: tuple[Decision, ...] = ()
     """A person's decisions that no earlier step has used."""
     credit: tuple[CreditTry, ...] = ()
-    """Parts of a rejected candidate that were tried, and the minimal remedy."""
+    """The gate's results on parts of a rejected candidate and on the minimal remedy."""
     applied: tuple[Edit, ...] = ()
     """The candidate's edits."""
     pending: tuple[Edit, ...] = ()
-    """Edits that broke nothing and wait for the next step, this step's among them."""
+    """Edits of this and earlier steps that broke nothing and that the next step tries again."""
     version: int
     """The skill version after the step."""
     skill_hash: str
@@ -239,63 +239,63 @@ class StepRecord(Document):
 
 
 class BatchDigest(Document):
-    """trajectory_digest.json: a step's batch."""
+    """trajectory_digest.json: the scores of a step's batch."""
 
     skill_hash: str
     items: dict[str, ItemScore]
     failed: tuple[str, ...]
     errors: dict[str, str]
-    """Why rollouts have no score, by item."""
+    """The reason why an item's rollout has no score, by item."""
     patterns: dict[str, int]
-    """Failed items by cause."""
+    """The number of failed items by cause."""
 
 
 class Evaluation(Document):
-    """evaluations/<split>_<name>.json: a skill on a whole split."""
+    """evaluations/<split>_<name>.json: the scores of a skill on a whole split."""
 
     skill_hash: str
     score: float
     items: dict[str, ItemScore]
     set_aside: dict[str, str]
-    """Items that the endpoint refuses because of their content."""
+    """Items that the endpoint refuses because of their content, with the reason."""
 
 
 class ComparedItem(Record):
-    """One item under the skills of two epochs."""
+    """The scores of one item with the skills of two epochs."""
 
     item_id: str
     class_: ItemClass
     before: float
     after: float
     before_id: str
-    """The trajectory's id."""
+    """The id of the trajectory with the earlier skill."""
     after_id: str
 
 
 class EpochComparison(Document):
-    """slow_update/epoch_NN/comparison.json: two epochs' skills on the same items."""
+    """slow_update/epoch_NN/comparison.json: the skills of two epochs on the same items."""
 
     epoch: int
     before_version: int
     after_version: int
     equal: bool
-    """The epoch changed nothing, so there was nothing to compare."""
+    """True if the epoch did not change the skill, so there was nothing to compare."""
     counts: dict[str, int] = Field(default={})
     rows: tuple[ComparedItem, ...] = ()
     guidance: str = ""
-    """All lines of the guidance as the reply leaves them; empty if it changes none."""
+    """All lines of the guidance after the reply's changes; empty if the reply changes no line."""
     edits: tuple[Edit, ...] = ()
-    """The lines that are added, revised or removed."""
+    """The lines of the guidance that are added, revised or removed."""
     skipped: tuple[Skip, ...] = ()
-    """Lines of the reply that could not be used, and why."""
+    """Lines of the reply that could not be used, with the reason."""
     lost: str = ""
-    """Why there is no guidance; empty if there is."""
+    """The reason why there is no guidance; empty if there is guidance."""
     unusable: tuple[str, ...] = ()
-    """What was wrong with replies that could not be used."""
+    """The problems of replies that could not be used."""
 
 
 class TestSplitRead(Record):
-    """A line of test_reads.jsonl."""
+    """One use of the test split: a line of test_reads.jsonl."""
 
     optional: ClassVar = frozenset({"score", "scores"})
 
@@ -305,4 +305,4 @@ class TestSplitRead(Record):
     items: int
     score: float | None = None
     scores: dict[str, float | None] | None = None
-    """For a training: the scores of the initial and the best skill."""
+    """The scores of the initial and the best skill; only after a training."""

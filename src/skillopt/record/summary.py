@@ -1,4 +1,4 @@
-"""The summary of a run: the figures that other programs read."""
+"""The record of a run's summary, `summary.json`, which other programs read."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _MOST_NEEDED = 5000
 
 
 class InitialScores(Record):
-    """The skill that training began with."""
+    """The scores of the skill that training began with."""
 
     val: float | None = None
     val_interval: Interval | None = None
     test: float | None = None
-    """None while the test split is held out, and if evaluation.test is false."""
+    """The test score; None while the test split is not read, and if evaluation.test is false."""
     test_interval: Interval | None = None
     tokens: int
     kind: str
@@ -30,13 +30,13 @@ class InitialScores(Record):
 
 
 class BestScores(Record):
-    """The best skill by validation score."""
+    """The scores of the best skill (by validation score)."""
 
     val: float | None
-    """The score that the gate measured."""
+    """The validation score that the gate measured."""
     val_interval: Interval | None
     val_remeasured: float | None
-    """The score of fresh samples, if the target or the scorer is noisy."""
+    """The validation score of fresh samples; None if the skill was not measured again."""
     val_remeasured_interval: Interval | None
     winners_curse: float | None
     """`val` minus `val_remeasured`: the selection bias."""
@@ -55,7 +55,7 @@ class BestScores(Record):
 
 
 class NoSkillScores(Record):
-    """The empty skill."""
+    """The scores of the empty skill."""
 
     test: float | None
     test_interval: Interval | None
@@ -74,7 +74,7 @@ class ConstantScores(Record):
 
 
 class MajorityScores(ConstantScores):
-    """Always giving the most frequent answer of the training split."""
+    """The scores of always giving the most frequent answer of the training split."""
 
     answer: str
 
@@ -94,18 +94,18 @@ class EditTotals(Record):
 
 class GateTotals(Record):
     calls_saved: int
-    """Calls that gates did not need because they stopped early."""
+    """The number of calls that gates did not need because they stopped early."""
 
 
 class Gain(Record):
-    """Two skills on the same tasks: in a summary, the best and the initial one."""
+    """The scores of two skills on the same tasks; in a summary, of the initial and the best skill."""
 
     before: float
     after: float
     tasks: int
     split: str = "test"
     interval: Interval | None = None
-    """95 %, of the gain."""
+    """The 95 % interval of the gain."""
 
     @property
     def value(self) -> float:
@@ -113,7 +113,7 @@ class Gain(Record):
 
     @property
     def word(self) -> Literal["better", "no better", "worse", "cannot tell"]:
-        """better or worse only if the interval leaves out zero."""
+        """The gain in a word; better or worse only if the interval excludes zero."""
         low, high = self.interval or (0.0, 0.0)
         if low > 0:
             return "better"
@@ -148,13 +148,13 @@ class Forecast(Record):
 
     low: Number | None = None
     likely: Number | None = None
-    """None for runs of earlier versions, which had only a range."""
+    """The likely value; None for runs of earlier versions, which had only a range."""
     high: Number | None = None
     real: Number | None
 
 
 class PlanFigures(Record):
-    """The plan of the run beside its real figures."""
+    """The plan of the run next to its real figures."""
 
     estimate: bool = True
     steps: PlannedSteps
@@ -176,10 +176,10 @@ class _Heading(Record):
     outcome: str = "not finished"
     """better, no better, worse, cannot tell, not finished, or measured: the test split was not read."""
     status: str
-    """running, finished or stopped."""
+    """The status of the run: running, finished or stopped."""
     stop_reason: str
-    """Why the run ended before its last step: `interrupted`, an error's text or, if it is finished, why no further step
-    could help. Empty if it did all of its steps."""
+    """The reason why the run ended before its last step: `interrupted`, the text of an error or, if the run is
+    finished, why no further step could help. Empty if the run did all its steps."""
     benchmark: str
     seed: int
     initial: InitialScores
@@ -188,27 +188,27 @@ class _Heading(Record):
 
 
 class Summary(Bill, _Heading, Document):
-    """summary.json."""
+    """summary.json: the results and costs of a run."""
 
     optional: ClassVar = frozenset({"plan", "judge"})
 
     seconds_by_stage: dict[str, float]
     rollouts_to_best: int
-    """Target rollouts paid when the best score was reached."""
+    """The number of target rollouts that were paid for until the best score was reached."""
     edit_acceptance_rate: float | None
     edits: EditTotals
     persistent_failures: tuple[str, ...]
-    """Items that failed under every skill they were measured with."""
+    """Items that failed under every skill that was tried."""
     set_aside: dict[str, str]
-    """Items that the endpoint refuses because of their content."""
+    """Items that the endpoint refuses because of their content, with the reason."""
     steps: Counts
     gate: GateTotals
     seconds: float
     gain: Gains = Gains()
     item_names: dict[str, str] = Field(default={})
-    """Names for people of the persistent failures, by id."""
+    """Readable names of the persistent failures, by id."""
     plan: PlanFigures | None = None
     judge: JudgeStanding | None = None
-    """None if no model judges."""
+    """The judge of the run; None if no model judges."""
     phases: tuple[Phase, ...] = ()
     """The phases: the first training, then its extensions."""

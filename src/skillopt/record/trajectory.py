@@ -12,8 +12,8 @@ from skillopt.record.base import Record
 FailureKind = Literal[
     "cut_off", "empty", "refused", "tool_error", "no_answer", "several_answers", "wrong_form", "wrong_answer"
 ]
-"""How a rollout failed: `no_answer` holds none that could be right, `several_answers` more than one, `wrong_form` the
-right one in a form that the scorer does not accept."""
+"""How a rollout failed. no_answer: no answer that could be right; several_answers: more than one answer; wrong_form:
+the right answer in a form that the scorer does not accept."""
 
 
 class ItemScore(Record):
@@ -39,14 +39,14 @@ class Score(ItemScore):
 
 
 class FileChange(BaseModel):
-    """A rollout's change of one file of its workspace."""
+    """A file of the workspace that a rollout added, changed or removed."""
 
     model_config = ConfigDict(frozen=True)
 
     path: str
     kind: Literal["added", "changed", "removed"]
     shown: str = ""
-    """The difference as text, cut if it is long; for binary files, the size."""
+    """The difference as text, shortened if it is long; for a binary file, the size."""
 
 
 class Trajectory(BaseModel):
@@ -60,14 +60,14 @@ class Trajectory(BaseModel):
     skill_hash: str
     input: str
     answers: tuple[str, ...] = ()
-    """The expected answer, for analysts; they get only training trajectories."""
+    """The expected answers. Analysts read them, but only in training trajectories."""
     messages: list[StoredMessage]
     output: str
     score: Score
     telemetry: dict[str, Any] = {}
-    """`calls`: tokens and seconds of each call of the target."""
+    """Measurements of the rollout. `calls`: the tokens and seconds of each call of the target."""
     changes: tuple[FileChange, ...] = ()
-    """The target's changes of the files of its workspace."""
+    """The target's changes to files of its workspace."""
     opened: tuple[str, ...] = ()
     """Files of the skill's package that the target opened or ran."""
     ran: tuple[str, ...] = ()
@@ -77,13 +77,13 @@ class Trajectory(BaseModel):
 
     @model_serializer(mode="wrap")
     def _only_what_is_there(self, plain: SerializerFunctionWrapHandler) -> Any:
-        """Without the fields for files if the task has none."""
+        """The record's fields, without the fields for files that are empty."""
         fields = plain(self)
         return {key: value for key, value in fields.items() if value or key not in {"changes", "opened", "ran"}}
 
 
 class RolloutError(BaseModel):
-    """A rollout without a score, because the endpoint failed. It enters no mean."""
+    """A rollout without a score, because the endpoint or the scorer failed. No mean includes it."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -91,8 +91,8 @@ class RolloutError(BaseModel):
     item_id: str
     skill_hash: str
     refused: bool = False
-    """The item itself cannot be measured: the endpoint refuses it (content filter, too long), or its scorer
+    """True if the item itself cannot be measured: the endpoint refuses it (content filter, too long), or its scorer
     fails."""
     alone: bool = False
-    """All its tries failed, while other rollouts were answered: if further rounds fail as well, it is set aside."""
+    """True if all tries failed while other rollouts were answered. If more rounds fail, the item is set aside."""
     error: str
