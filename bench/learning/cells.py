@@ -1,4 +1,4 @@
-"""A cell of the results: a task set, a target, an optimizer, a method and a seed. Its name is its folder's."""
+"""A cell of the results: a task set, a target, an optimizer, a method and a seed. Its folder has the cell's name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ TARGETS = {
         "hardware.workers=64",
     ),
 }
-"""mail: whoever answers the requests at that address; asked once for each task and skill."""
+"""The targets, each with its settings. mail: a model or person that answers the requests at that address, each task
+and skill once."""
 OPTIMIZERS = {
     "none": ("gradient.analysts=[exemplar]", "optimizer.use_meta_skill=false", "train.num_epochs=1"),
     "brief": (
@@ -34,18 +35,19 @@ OPTIMIZERS = {
     "handoff": ("models.optimizer_model=handoff",),
     "sim": ("gradient.analysts=[llm]", "models.optimizer_model=sim:world"),
 }
-"""none: examples read off the data, no LLM; one epoch, since guidance is written by an LLM. brief: the local
-1.5B. handoff: whoever answers the letters."""
+"""The optimizers, each with its settings. none: examples from the data, without an LLM; one epoch, since only an LLM
+writes guidance. brief: the local 1.5B model. handoff: a person or agent who answers the letters."""
 VARIANTS = {
     "ours": NOTHING,
     "examples": Off(said="examples from the data, raced", settings=("gradient.analysts=[llm,exemplar]",)),
     **MECHANISMS,
 }
-"""Our training: at its defaults, with examples read off the data beside the optimizer, and with one mechanism off."""
+"""The variants of SkillOpt's training: defaults, with examples from the data as well, or with one mechanism off."""
 WITHOUT = {name: off.said for name, off in MECHANISMS.items()} | {"random": "the loop (random sets of the same edits)"}
-"""The methods that say what a part of our training earns; they have a table of their own."""
+"""The methods that show what a part of SkillOpt's training gains. They have a separate table."""
 METHODS = (*VARIANTS, "gepa", "random", "baseline")
-"""random: random sets of the edits that `ours` was offered, the best on validation. baseline: nothing is learned."""
+"""All methods. random: random sets of the edits proposed to `ours`; the best set on validation wins. baseline: no
+training."""
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -62,21 +64,21 @@ class Cell:
 
     @classmethod
     def of(cls, name: str) -> Cell:
-        """From its name; only a method's name may have a hyphen."""
+        """Return the cell with that name. Only a method's name may have a hyphen."""
         parts = name.split("-")
         if len(parts) < 5 or not parts[-1].isdecimal():
             raise UserError(
-                f"'{name}' is no cell: it would be SET-TARGET-OPTIMIZER-METHOD-SEED, such as {EXAMPLE.name}"
+                f"'{name}' is not a cell's name; the form is SET-TARGET-OPTIMIZER-METHOD-SEED, as in {EXAMPLE.name}"
             )
         return cls(set=parts[0], target=parts[1], optimizer=parts[2], method="-".join(parts[3:-1]), seed=int(parts[-1]))
 
     def check(self) -> Cell:
-        """Raises UserError where it cannot be run."""
+        """Raise UserError if the cell cannot be run; otherwise return it."""
         for kind, known in (("target", TARGETS), ("optimizer", OPTIMIZERS), ("method", METHODS)):
             if getattr(self, kind) not in known:
                 raise UserError(f"{kind} '{getattr(self, kind)}' is not one of: {', '.join(known)}")
         if self.method == "gepa" and self.optimizer == "none":
-            raise UserError("gepa needs an optimizer; take handoff or brief")
+            raise UserError("gepa needs an optimizer; choose handoff or brief")
         return self
 
     def row(self) -> dict[str, str | int]:
@@ -87,5 +89,5 @@ EXAMPLE = Cell(set="cards", target="1.5b", optimizer="handoff", method="ours", s
 
 
 def baseline_of(cell: Cell) -> Cell:
-    """What is measured once for a set and a target: no skill, and the initial one."""
+    """Return the cell that measures a set and a target without training: with no skill, and with the initial skill."""
     return Cell(set=cell.set, target=cell.target, optimizer="none", method="baseline", seed=0)

@@ -1,4 +1,4 @@
-"""One run of gepa 0.1.4, in a venv that has gepa and nothing of ours: python gepa_cell.py JOB.json.
+"""Do one run of gepa 0.1.4, in a venv with gepa and without SkillOpt: python gepa_cell.py JOB.json.
 
 rivals.py writes the job, serves rollouts and reflections on a loopback address (serve.py) and reads found.json.
 """
@@ -26,7 +26,7 @@ def post(url: str, body: dict[str, Any]) -> Any:
 
 
 class Adapter:
-    """What gepa asks of a system: rollouts, their scores, and the examples that the reflection model is shown."""
+    """The interface that gepa needs: rollouts, their scores, and the examples for the reflection model."""
 
     propose_new_texts = None
 
@@ -52,7 +52,7 @@ class Adapter:
 
 
 class Reflection:
-    """The optimizer, behind an endpoint of the OpenAI form."""
+    """Calls the optimizer through an endpoint with OpenAI's protocol."""
 
     def __init__(self, url: str) -> None:
         self._url = f"{url}/chat/completions"
@@ -61,14 +61,14 @@ class Reflection:
     def __call__(self, prompt: Any) -> str:
         self.requests += 1
         messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-        # The same letter may come twice, and another reply is then wanted: the count distinguishes them.
+        # The same request may come twice and needs another reply the second time: the count makes them different.
         reply = post(self._url, {"model": "optimizer", "messages": messages, "seed": self.requests})
         return str(reply["choices"][0]["message"]["content"])
 
 
 class Proposals:
-    """The score of each proposal on the selection split, None where gepa's minibatch already ruled it out; and the
-    best score so far against the rollouts paid for it."""
+    """Records each proposal's score on the validation split (None if gepa's minibatch already rejected it), and the
+    best score so far with the rollouts paid for it."""
 
     def __init__(self, adapter: Adapter) -> None:
         self._adapter = adapter

@@ -1,6 +1,6 @@
-"""From a finished cell to what is committed: measured/<cell>.json (figures) and recordings/<cell>.jsonl (replies).
+"""Makes the files to commit from a finished cell: measured/<cell>.json (figures), recordings/<cell>.jsonl (replies).
 
-A recording is only kept when the run repeats from it with the same result.
+A recording is kept only if the run, repeated from the recording, has the same result.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ MEASURED = HERE / "measured"
 class Kept:
     result: CellResult
     replies: int
-    """In the recording; 0 where there is none."""
+    """The number of replies in the recording; 0 if there is no recording."""
     why_not: str = ""
-    """Why the run cannot be repeated from its replies."""
+    """The reason why the run cannot be repeated from its replies; empty if it can."""
 
 
 def keep(job: Job, folder: Path, *, measured: Path = MEASURED, recordings: Path = RECORDINGS) -> Kept:
-    """`folder` is the cell's, made by this bench or by its first form; `job` says which cell it is."""
+    """Write the figures and the recording of a finished cell. `folder` is the cell's folder; `job` names the cell."""
     result = found_in(job.cell, folder)
     recording = recordings / f"{job.cell.name}.jsonl"
     replies, why_not = 0, ""
@@ -66,7 +66,7 @@ def keep(job: Job, folder: Path, *, measured: Path = MEASURED, recordings: Path 
         why_not = "replies and skills quote tasks of a published set, which stays out of the repository"
         result = replace(result, skill="")
     elif job.cell.method not in METHODS or job.cell.optimizer == "brief":
-        why_not = "of such cells no recording is kept"
+        why_not = "cells of this method or optimizer have no recording"
     else:
         config = load(job.cell, folder, data=job.data, box=job.letters)
         recording.parent.mkdir(parents=True, exist_ok=True)
@@ -77,7 +77,7 @@ def keep(job: Job, folder: Path, *, measured: Path = MEASURED, recordings: Path 
         if again.curve and not result.curve:
             known = {"target": None, "optimizer": again.tokens["optimizer"]}
             result = replace(result, curve=again.curve, items=again.items, tokens=known)
-        if differs == ["rollouts"]:  # a gate now stops earlier than it did then: what can be repeated counts
+        if differs == ["rollouts"]:  # a gate now stops earlier than then: the repeatable figures count
             result = replace(result, rollouts=again.rollouts, curve=again.curve, tokens=again.tokens)
         elif differs:
             why_not, replies = f"the replayed run differs: {', '.join(differs)}", 0
@@ -89,8 +89,8 @@ def keep(job: Job, folder: Path, *, measured: Path = MEASURED, recordings: Path 
 
 
 def replayed(job: Job, near: Path) -> CellResult:
-    """The cell once more, from its recording, in a folder of its own. What random search drew from is `near` it, or is
-    replayed first."""
+    """Run a cell again from its recording, in a temporary folder. Random search needs the cell of `ours`: that cell is
+    in the folder `near`, or is replayed first."""
     with tempfile.TemporaryDirectory() as made:
         out = Path(made)
         whole = replace(job.cell, method="ours")
@@ -103,14 +103,14 @@ def replayed(job: Job, near: Path) -> CellResult:
 
 
 def found_in(cell: Cell, folder: Path) -> CellResult:
-    """The figures of a finished cell."""
+    """Return the figures of a finished cell."""
     if not (folder / "result.json").exists():
         raise UserError(f"{folder}: is not a finished cell; it has no result.json")
     value = read_json(folder / "result.json")
     if "cell" in value:
         result = CellResult.read(folder / "result.json")
         if result.error:
-            raise UserError(f"{folder}: this cell failed: {result.error}")
+            raise UserError(f"{folder}: this cell failed, so there is nothing to keep: {result.error}")
         return replace(result, cell=cell)
     runs = list(folder.glob("runs/*/*/summary.json"))
     if runs:
@@ -140,7 +140,7 @@ def _head(cell: Cell, folder: Path, config: Config) -> dict[str, Any]:
 
 
 def _rows(job: Job, folder: Path, config: Config) -> Iterator[Row]:
-    """First the optimizer's replies, then the target's."""
+    """Yield the rows of a recording: first the optimizer's replies, then the target's replies."""
     journals = sorted(folder.rglob("journal.sqlite"))
     if (folder / "letters.jsonl").exists():
         yield from _first_form(job.cell, folder, config)
@@ -157,7 +157,7 @@ def _rows(job: Job, folder: Path, config: Config) -> Iterator[Row]:
 
 
 def _box_of(folder: Path) -> Path:
-    """Where the cell's letters went, as its run recorded it."""
+    """Return the folder of the cell's letters, as its run recorded it."""
     rival = folder / "gepa" / "job.json"
     if rival.exists():
         return Path(read_json(rival)["letters"])
@@ -167,7 +167,8 @@ def _box_of(folder: Path) -> Path:
 
 
 def _first_form(cell: Cell, folder: Path, config: Config) -> Iterator[Row]:
-    """gepa's cells of the bench's first form kept requests as text in two files."""
+    """Yield the replies of a gepa cell from the first version of this bench, which stored requests as text in two
+    files."""
     for line in _lines(folder / "letters.jsonl"):
         messages = json.loads(line["asked"].partition(": ")[2])["messages"]
         yield from reader_rows(HandoffModel(None), messages, None, None, line["reply"])

@@ -1,11 +1,11 @@
 """Make the three task sets of the learning bench: python bench/learning/make_tasks.py.
 
-Each set is a folder below tasks/ with train/, val/ and test/ items. The items are committed; the script always makes
-the same ones, and a test checks that. The rules below are what a learning method has to find from the examples.
+Each set is a folder below tasks/ with train/, val/ and test/ items. The items are committed. The script always makes
+the same items; a test checks this. A learning method has to find the rules below from the examples.
 
-expenses   rules to find: a code word for the thing, for the sum and for the city
-cards      a format to keep: order, separators, capitals, date form, padded number
-procedure  steps to follow: a calculation of four steps; only the last number of the reply is scored
+expenses   find rules: a code word for the thing, for the sum and for the city
+cards      find a format: order, separators, capitals, date form, padded number
+procedure  find steps: a calculation of four steps; only the last number of the reply is scored
 """
 
 from __future__ import annotations
@@ -137,13 +137,13 @@ SETS: dict[str, tuple[Callable[[random.Random], Fields], Callable[[Fields], str]
 
 
 SEEDS = {"expenses": "expenses 1"}
-"""Another draw where the first one left something out of train."""
+"""Other seeds for sets whose first items did not have all values in train."""
 RULES = {"expenses": ("what", "city"), "cards": ("line",), "procedure": ("zone", "express")}
-"""Fields whose values must all occur in train."""
+"""The fields of each set whose values must all occur in train."""
 
 
 def make(name: str) -> dict[str, list[Fields]]:
-    """The items of one set by split. Every question occurs once; `fields` says what it was made from."""
+    """Return the items of one set by split. Every question occurs once; `fields` has the values in the question."""
     draw, ask, answer = SETS[name]
     rng = random.Random(f"learning bench: {SEEDS.get(name, name)}")
     found: dict[str, Fields] = {}

@@ -1,4 +1,4 @@
-"""The mechanisms of the training that can be switched off, one at a time: in the simulated world (ablations.py) and in
+"""The mechanisms of the training that can be switched off one at a time, in the simulated world (ablations.py) and in
 cells with real models (the methods `no-…` of results.py)."""
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from skillopt.training.requests.shared import SharedText
 
 @dataclass(frozen=True, kw_only=True)
 class Off:
-    """What makes a training one without the mechanism; only one of the four is given."""
+    """Switches one mechanism of a training off, by one of `settings`, `change`, `patch` (or `patches`) and `gate`."""
 
     said: str
-    """Which mechanism, in tables."""
+    """The name of the mechanism in tables."""
     settings: tuple[str, ...] = ()
     change: Callable[[Config], Config] | None = None
-    """For settings that a config file may not have."""
+    """Changes the config, for values that a config file cannot have."""
     patch: tuple[str, Any] | None = None
-    """For what no setting switches off: a name in the package, and what stands for it."""
+    """For a mechanism that no setting switches off: a name in the package, and its replacement."""
     patches: tuple[tuple[str, Any], ...] = ()
-    """As `patch`, for a mechanism in several places."""
+    """Several values like `patch`, for a mechanism in several places of the code."""
     gate: Any = None
     noisy_only: bool = False
-    """With a target that always answers the same, and one analyst, it makes no difference."""
+    """True if the mechanism makes no difference for a deterministic target with one analyst."""
 
     def parts(self, config: Config) -> Parts | None:
         return resolve(config, gate=self.gate) if self.gate else None
@@ -56,7 +56,7 @@ async def accept_all(
     tag: str = "",
     rule: Rule = "strict",
 ) -> Verdict:
-    """No gate: nothing is measured, everything is taken."""
+    """Accept every candidate without measuring it, as a training without a gate."""
     return Verdict(
         decision="accept",
         gate="none",
@@ -71,7 +71,7 @@ async def accept_all(
 
 
 def as_proposed(pooled: Pooled, *rest: object) -> tuple[Relevance, float]:
-    """Every edit is worth the same, so that they are taken in the order of their ids."""
+    """Give every edit the same relevance, so edits are selected in the order of their ids."""
     return Relevance(new_failures=0, support=pooled.support, new_cause=True), 0.0
 
 

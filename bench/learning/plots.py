@@ -1,4 +1,4 @@
-"""Score against rollouts, one small chart a set and target, one line a method: docs/images/results-*.svg."""
+"""Draws docs/images/results-*.svg: score against rollouts, a chart for each set and target, a line for each method."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Curve = Sequence[tuple[int, float]]
 
 
 def write_plots(results: Iterable[CellResult], folder: Path) -> list[Path]:
-    """A file for each optimizer that several methods share, or that one learned with; returns them."""
+    """Write a picture for each optimizer, and return the paths."""
     found: dict[str, dict[tuple[str, str], dict[str, list[Curve]]]] = defaultdict(lambda: defaultdict(dict))
     for result in results:
         cell = result.cell
@@ -38,7 +38,7 @@ def write_plots(results: Iterable[CellResult], folder: Path) -> list[Path]:
 
 
 def drawing(panels: dict[tuple[str, str], dict[str, list[Curve]]], optimizer: str) -> str:
-    """The charts in rows of three."""
+    """Draw the charts of one optimizer, in rows of three."""
     wide, tall, across = 310.0, 210.0, min(3, len(panels))
     names = sorted({method for methods in panels.values() for method in methods}, key=_place)
     body = [STYLE]
@@ -66,7 +66,7 @@ def _panel(title: str, methods: dict[str, list[Curve]], names: list[str], wide: 
 
 
 def averaged(curves: Sequence[Curve]) -> list[tuple[int, float]]:
-    """The mean over seeds wherever one of them changes; a seed counts from its first score on."""
+    """Return the mean curve over seeds: a point where any seed's curve changes, once all seeds have a score."""
     places = sorted({paid for curve in curves for paid, _ in curve})
     start = max(curve[0][0] for curve in curves)
     at = [place for place in places if place >= start]

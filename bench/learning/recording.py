@@ -1,14 +1,14 @@
-"""Recordings: every reply of a finished cell under the hash of its request, so that the run repeats without models.
+"""Recordings: every reply of a finished cell under the hash of its request, so the run can be repeated without models.
 
-The hash is the journal's: model, messages, parameters and schema. The first line of a recording says what made it. A
-reader may answer the same letter differently the second time: replies to one request are given in their order.
+The hash is the same as in the journal: of model, messages, parameters and schema. The first line of a recording says
+what made it. One request may have several replies; a replay gives them in their order.
 
-The optimizer's replies are in the order in which they were asked for, each with its stage. Where letters have changed
-since, the run gets the reply that it got at that place then, and the replay says how many letters are others now: what
-the loop makes of the same replies can still be repeated, by a version that writes better letters.
+The optimizer's replies are in the order of their requests, each with its stage. If a request has changed since the
+recording, a replay gives the reply that was recorded in the same position, and says how many requests have changed. So
+a later version of SkillOpt with other requests can still repeat the run from the same replies.
 
-A recorded edit may replace a section and leave lines of it out without naming them, which was allowed then. A replay
-names them, so that the same edits are applied, and says how many edits that are.
+A recorded edit may replace a section and leave out lines without naming them, which was allowed then. A replay names
+these lines, so that the same edits are applied, and says how many edits are affected.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ from .cells import Cell
 
 RECORDINGS = Path(__file__).resolve().parent / "recordings"
 KEY = 32
-"""Characters of the hash that are stored."""
+"""The number of the hash's characters that are stored."""
 EPOCH_END = ("slow_update", "meta_skill")
-"""Stages that are asked more often than when recordings were made: notes also after the last epoch, guidance also if
-tasks only improved. A replay goes on without them, as a run does whose endpoint refuses such a request."""
+"""Stages with more requests now than when recordings were made: notes also after the last epoch, guidance also if tasks
+only improved. A replay continues without these replies, as a run continues if its endpoint refuses such a request."""
 EARLIER = "recorded before edits had to name what they drop"
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recording:
-    """What a file of `recordings/` holds."""
+    """The content of a file in `recordings/`."""
 
     head: dict[str, Any]
-    """cell, version, method, the prompts' fingerprint and models: {role: {name, endpoint, deterministic}}."""
+    """The first line: cell, version, method, prompts' fingerprint, models ({role: {name, endpoint, deterministic}})."""
     replies: dict[str, list[ChatReply]]
     stages: dict[str, list[ChatReply]]
-    """The optimizer's, by stage, in their order."""
+    """The optimizer's replies by stage, in their order."""
     asked: list[tuple[str, str]] = field(default_factory=list)
-    """Stage and key of the optimizer's requests in a replay."""
+    """The stage and the key of each request to the optimizer in a replay."""
     unnamed: list[str] = field(default_factory=list)
-    """The lines that edits of a replay leave out without naming them, edit by edit."""
+    """For each affected edit of a replay, the lines that it leaves out without naming them."""
 
     @classmethod
     def read(cls, path: Path) -> Recording:
@@ -74,7 +74,7 @@ class Recording:
         return cls(head=head, replies=replies, stages=stages)
 
     def model(self, role: str, *, exact: bool = False) -> Replayed:
-        """exact: only requests that are word for word the recorded ones have a reply."""
+        """Return a model that gives the recorded replies of a role. `exact`: only to exactly the recorded requests."""
         known = self.head["models"].get(role)
         if known is None:
             raise UserError(f"the recording of {self.head['cell']} has no {role}")
@@ -82,7 +82,7 @@ class Recording:
 
     @property
     def changed(self) -> int:
-        """How many of the optimizer's requests in a replay were not word for word the recorded ones."""
+        """The number of the optimizer's requests in a replay that differ from the recorded requests."""
         return sum(key not in self.replies for _, key in self.asked)
 
 
@@ -112,7 +112,7 @@ class Replayed:
             raise FatalError(
                 f"the recording of {head['cell']} has no reply to this request of the {self.role} ({stage}): the "
                 f"requests have changed since version {head['version']} (method {head['method']}) recorded it; check "
-                "that version out, or run the cell anew"
+                "out that version, or run the cell again"
             )
         if self.role == "optimizer":
             self.recording.asked.append((stage, key))
@@ -121,7 +121,7 @@ class Replayed:
         return self._with_names(reply, request) if stage in {"reflect", "deep_reflect", "merge"} else reply
 
     def _with_names(self, reply: ChatReply, request: ChatRequest) -> ChatReply:
-        """The reply with every line that an edit leaves out named as dropped."""
+        """Return the reply, with every line that an edit leaves out named as dropped."""
         try:
             value = json.loads(reply.text)
             rows = [(row, Edit.model_validate(row)) for row in value["edits"]]
@@ -141,7 +141,7 @@ class Replayed:
 
 @dataclass
 class Known(HandoffModel):
-    """A reader who is not asked again for what a recording has a reply to."""
+    """A handoff model that takes replies from a recording, and asks its reader only for the other replies."""
 
     recorded: Replayed = field(kw_only=True)
 
@@ -153,19 +153,19 @@ class Known(HandoffModel):
 
 
 def recording_of(cell: Cell) -> Path:
-    """Where the committed recording of a cell is, if there is one."""
+    """Return the path of a cell's recording, which may not exist."""
     return RECORDINGS / f"{cell.name}.jsonl"
 
 
 def write(path: Path, head: dict[str, Any], rows: Iterable[Row]) -> int:
-    """Returns how many replies there are."""
+    """Write a recording, and return its number of replies."""
     lines = [json.dumps(row, ensure_ascii=False) for row in rows]
     write_atomic(path, "\n".join([json.dumps(head), *lines]) + "\n")
     return len(lines)
 
 
 def put_in_order(path: Path, asked: Sequence[tuple[str, str]]) -> None:
-    """The optimizer's replies in the order in which a replay asked for them, each with its stage."""
+    """Put the optimizer's replies into the order in which a replay asked for them, each with its stage."""
     head, *lines = path.read_text(encoding="utf-8").splitlines()
     rows = [json.loads(line) for line in lines]
     left = [row for row in rows if row["role"] == "optimizer"]
@@ -187,16 +187,16 @@ def row(role: str, key: str, reply: ChatReply) -> Row:
 
 
 def target_rows(journals: Iterable[Path]) -> Iterator[Row]:
-    """The target's replies from journals, each once. The same request always has the same key: it is deterministic."""
+    """Yield the target's replies from journals, each key once: the target is deterministic."""
     seen: set[str] = set()
     for key, _, reply in _journalled(journals, "target"):
-        if key not in seen and "text" in reply:  # whole rollouts of agents are there as well
+        if key not in seen and "text" in reply:  # journals also have whole rollouts of agents
             seen.add(key)
             yield row("target", key, ChatReply(**{**reply, "usage": Usage(**reply["usage"])}))
 
 
 def known_rows(recording: Path, journals: Iterable[Path]) -> Iterator[Row]:
-    """The optimizer's replies that a run took from the recording of another."""
+    """Yield the optimizer's replies that a run took from another run's recording."""
     read = {reply["text"] for _, _, reply in _journalled(journals, "optimizer")}
     lines = recording.read_text(encoding="utf-8").splitlines()[1:] if recording.exists() else []
     rows = (json.loads(line) for line in lines)
@@ -204,7 +204,7 @@ def known_rows(recording: Path, journals: Iterable[Path]) -> Iterator[Row]:
 
 
 def _journalled(journals: Iterable[Path], role: str) -> Iterator[tuple[str, str, Row]]:
-    """Key, stage and reply of every call of a role."""
+    """Yield the key, stage and reply of every call of a role."""
     for path in journals:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as db:
             found = db.execute("SELECT key, stage, reply FROM replies WHERE role=? ORDER BY key", [role]).fetchall()
@@ -212,8 +212,8 @@ def _journalled(journals: Iterable[Path], role: str) -> Iterator[tuple[str, str,
 
 
 def letter_rows(letters: Sequence[Letter], model: ChatModel, journals: Iterable[Path]) -> Iterator[Row]:
-    """A reader's replies, from their letters. A reader may write a reply anew after the run has read it; the run's
-    journal then has a reply of that stage that no letter has, which is the one that counts."""
+    """Yield a reader's replies from the letters. If the reader changed a reply after the run had read it, the journal
+    has a reply of that stage that no letter has; then the journal's reply counts."""
     replies = [letter.checked(letter.reply.read_bytes()) for letter in letters]
     read = [(stage, reply["text"]) for _, stage, reply in _journalled(journals, "optimizer")]
     for letter, reply in zip(letters, replies, strict=True):

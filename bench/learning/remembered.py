@@ -1,8 +1,8 @@
-"""A deterministic target that all cells share: what one cell asked, no other pays for again.
+"""A deterministic target that all cells share: a reply that one cell has paid for is given to all other cells.
 
-Every seed and method begins with the same tasks under the same initial skill, where small models ramble up to their
-limit. Each cell still counts such a rollout as its own. Committed recordings count as well: another machine rounds
-differently, and a cell with a mechanism off would differ from ours by its machine, too.
+Every seed and method begins with the same tasks under the same initial skill; with it, small models write replies up to
+their limit. Each cell still counts such a rollout as its own. Replies in committed recordings are used too: another
+machine rounds differently, so a cell with a mechanism off would otherwise also differ by its machine.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .recording import KEY, RECORDINGS, Recording
 
 
 class Remembered:
-    """A ChatModel in front of another; replies are in an SQLite file under the hash of their request, or recorded."""
+    """A ChatModel that calls another model only for new requests. Known replies are in an SQLite file or recorded."""
 
     deterministic = True
 
@@ -50,6 +50,6 @@ class Remembered:
 
 
 def recorded_replies(cell: Cell) -> dict[str, ChatReply]:
-    """What committed cells of the same set and target asked of it."""
+    """Return the target's replies in the committed recordings of the same set and target, by key."""
     found = (Recording.read(path) for path in sorted(RECORDINGS.glob(f"{cell.set}-{cell.target}-*.jsonl")))
     return {key: replies[0] for recording in found for key, replies in recording.replies.items()}

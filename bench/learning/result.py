@@ -1,4 +1,4 @@
-"""What a finished cell leaves: one JSON file, small enough to be committed."""
+"""The result of a finished cell: one JSON file, small enough to be committed."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ Outcomes = dict[str, float]
 class CellResult:
     cell: Cell
     test: dict[str, Outcomes] = field(default_factory=dict)
-    """Under the initial and the best skill; of a baseline under no_skill and initial."""
+    """The test scores under the skills `initial` and `best`; for a baseline, under `no_skill` and `initial`."""
     val_initial: float | None = None
     val_best: float | None = None
     val: list[float | None] = field(default_factory=list)
-    """After each proposal; None where it was ruled out before the whole split was measured."""
+    """The validation score of each proposal; None if it was rejected before the whole split was measured."""
     curve: list[tuple[int, float]] = field(default_factory=list)
-    """Rollouts paid so far, and the best validation score that they bought."""
+    """Points of the learning curve: the rollouts paid so far, and the best validation score so far."""
     rollouts: int = 0
-    """Tasks done by the target in training; the test items are not among them."""
+    """The number of tasks that the target did in training, without the test items."""
     requests: int = 0
-    """To the optimizer."""
+    """The number of requests to the optimizer."""
     tokens: dict[str, int | None] = field(default_factory=dict)
-    """By role, of prompts and replies, test items included; None where they were not counted."""
+    """The tokens of prompts and replies by role, including the test items; None if they were not counted."""
     minutes: float = 0.0
     skill: str = ""
     items: dict[str, int] = field(default_factory=dict)
     error: str = ""
-    """Why it failed; all else is empty then."""
+    """The reason why the cell failed; then all other figures are empty."""
     version: str = __version__
 
     @classmethod
@@ -56,7 +56,7 @@ class CellResult:
         return mean(self.test[which]) if self.test.get(which) else None
 
     def differences(self, other: CellResult) -> list[str]:
-        """What two runs of one cell do not have in common; circumstances (minutes, version) do not count."""
+        """Return the names of the figures that differ between two runs of a cell. Minutes and version do not count."""
         kept = ("test", "val_initial", "val_best", "val", "requests", "rollouts", "skill")
         own, its = asdict(self), asdict(other)
         return [name for name in kept if own[name] != its[name]]

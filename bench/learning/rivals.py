@@ -1,7 +1,7 @@
-"""What our training is compared with, on the same items, scorer, target and optimizer, at the same rollouts.
+"""The methods that SkillOpt's training is compared with, on the same items, scorer, target, optimizer and rollouts.
 
-gepa: version 0.1.4 in a venv of its own. random: random sets of the edits that our training of the same cell was
-offered, as many as its rollouts pay for; the best one on validation wins. It needs no call of the optimizer.
+gepa: version 0.1.4 in a separate venv. random: random sets of the edits that were proposed in SkillOpt's training of
+the same cell, as many as its rollouts pay for; the best set on validation wins. It needs no call to the optimizer.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ async def _optimized(job: Job, ctx: Context, served: Served, url: str) -> dict[s
 
 
 def gepa_python() -> Path:
-    """The interpreter of gepa's venv; made on first use. SKILLOPT_GEPA_VENV names another place."""
+    """Return the Python of gepa's venv, which is made on first use. SKILLOPT_GEPA_VENV names another folder for it."""
     venv = Path(os.environ.get("SKILLOPT_GEPA_VENV", HERE.parent / ".venv-gepa"))
     python = venv / "bin" / "python"
     if not python.exists():
@@ -88,7 +88,7 @@ def gepa_python() -> Path:
 
 
 async def random_search(job: Job) -> CellResult:
-    """Where `ours` has the same optimizer and seed: its proposals are tried in random company."""
+    """Run random search: try random sets of the edits from the cell of `ours` with the same optimizer and seed."""
     model_cell = replace(job.cell, method="ours")
     ours = job.out / model_cell.name
     if not (ours / "result.json").exists():
@@ -129,25 +129,25 @@ async def random_search(job: Job) -> CellResult:
 
 
 def proposed(run: Path) -> Iterator[Edit]:
-    """Every edit that an analyst proposed, step after step."""
+    """Yield every edit that an analyst proposed, step after step."""
     for path in sorted(run.glob("steps/*/patches.json")):
         for patch in read_json(path):
             yield from (Edit(**edit) for edit in patch["edits"])
 
 
 def _training_rollouts(run: Path) -> int:
-    """What the proposals themselves took: the batches that were reflected on."""
+    """Return the number of rollouts that the proposals needed: those of the batches."""
     totals = read_totals(RunDirectory(run).journal)
     return sum(total.first_turns for total in totals if (total.role, total.stage) == ("target", "rollout"))
 
 
 def _drawn(edits: list[Edit], initial: Skill, ctx: Context, *, seed: int) -> Iterator[Skill]:
-    """Random sets of edits on the initial skill, each of a random size; those that change nothing are left out."""
+    """Yield skills with random sets of edits, each of a random size. Sets that change nothing are left out."""
     draw = random.Random(f"random search {seed}")
     for _ in range(1000 if edits else 0):
         chosen = draw.sample(range(len(edits)), draw.randint(1, len(edits)))
         skill = initial
-        for number in sorted(chosen):  # one after another, so that an edit may build on an earlier one
+        for number in sorted(chosen):  # one after another, since an edit may need an earlier edit
             skill = update(skill, [edits[number]], ctx).skill
         if skill.hash != initial.hash:
             yield skill

@@ -1,4 +1,4 @@
-"""Running a cell: our training, gepa, random search or a baseline; with real models, or from a recording."""
+"""Runs a cell: SkillOpt's training, gepa, random search or a baseline, with real models or from a recording."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from .sets import load
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A cell with all that it takes."""
+    """A cell to run, with its folders and its recording."""
 
     cell: Cell
     out: Path
     """The folder of all cells."""
     data: Path | None = None
     box: Path | None = None
-    """Where the letters of a handoff go; None: into the cell's folder."""
+    """The folder for the letters of a handoff; if None, a folder in the cell's folder."""
     recording: Recording | None = None
 
     @property
@@ -61,8 +61,8 @@ class Job:
         return load(self.cell, self.folder, data=self.data, box=self.letters)
 
     def models(self, *roles: str) -> dict[str, ChatModel]:
-        """The recorded ones, where the cell is replayed. Else the target, whose replies all cells share; and where a
-        mechanism is off a reader who is only asked what our whole training of that seed was not asked."""
+        """Return a cell's models: in a replay the recorded models, else the target, whose replies all cells share. If a
+        mechanism is off, also a reader who gets only requests that the whole training of the same seed did not have."""
         if self.recording:
             return {role: self.recording.model(role) for role in roles}
         target = open_model("target", self.config())
@@ -77,7 +77,8 @@ class Job:
 
 
 def run_cell(job: Job) -> CellResult:
-    """A finished cell is read; an unfinished one continues; a failed one is tried again. The result is on disk."""
+    """Run a cell and write its result. A finished cell is only read, an unfinished cell continues, and a failed cell
+    is tried again."""
     path = job.folder / "result.json"
     if path.exists() and not (known := CellResult.read(path)).error:
         return known
@@ -107,7 +108,7 @@ async def ours(job: Job) -> CellResult:
     roles = ("target",) if job.cell.optimizer == "none" else ("target", "optimizer")
     with _as_recorded(job.recording), off.applied(job.config()) as config, watching(open_console()) as listener:
         models = job.models(*roles)
-        listeners = [] if job.recording else [listener]  # of a replay only the result is of interest
+        listeners = [] if job.recording else [listener]  # a replay shows no progress
         try:
             found = await train_config(config, listeners=listeners, models=models, parts=off.parts(config))
         finally:
@@ -119,7 +120,7 @@ async def ours(job: Job) -> CellResult:
 
 @contextmanager
 def _as_recorded(recording: Recording | None) -> Iterator[None]:
-    """Without the mechanisms that would ask the target what a recording has no reply to."""
+    """For an old recording, switch off the newer mechanisms, which would ask the target for replies that it lacks."""
     with ExitStack() as stack:
         if recording and int(recording.head["method"]) < 5:
             for name in ("no-leave-out", "no-carry", "no-changed-first"):
@@ -128,7 +129,8 @@ def _as_recorded(recording: Recording | None) -> Iterator[None]:
 
 
 async def _without_gate(job: Job, result: CellResult, path: Path) -> CellResult:
-    """Nothing was measured on the way: what counts is the last skill, and no validation score is known."""
+    """Return the result of a training without a gate. Nothing was measured during it, so the last skill is tested, and
+    there is no validation score."""
     last = Skill(max((path / "skills").glob("skill_v*.md")).read_text(encoding="utf-8"))
     async with measuring_session(job.config(), job.folder / "measured", models=job.models("target")) as session:
         test = {**result.test, "best": await tested(last, "test", session.ctx)}
@@ -136,11 +138,11 @@ async def _without_gate(job: Job, result: CellResult, path: Path) -> CellResult:
 
 
 def of_run(cell: Cell, path: Path) -> CellResult:
-    """The figures of a finished training, from its folder."""
+    """Return the figures of a finished training, from its folder."""
     run = RunDirectory(path)
     summary, history = read_json(run.summary), read_json(run.history)
     if summary["status"] != "finished":
-        raise UserError(f"{path}: the run is not finished")
+        raise UserError(f"{path}: the run is not finished; run the same command again to continue it")
     test = {which: outcomes(path / "evaluations" / f"test_{which}.json") for which in ("initial", "best", "no_skill")}
     measured = sum(bool(found) for found in test.values())
     if summary["best"]["version"] == 0 or not test["best"]:
@@ -170,13 +172,13 @@ def of_run(cell: Cell, path: Path) -> CellResult:
 
 
 def outcomes(path: Path) -> Outcomes:
-    """From a measurement in a run's folder; empty where there is none."""
+    """Return the hard scores from a measurement in a run's folder; empty if there is no measurement."""
     items = read_json(path)["items"] if path.exists() else {}
     return {item: scores["hard"] for item, scores in items.items()}
 
 
 async def baseline(job: Job) -> CellResult:
-    """The test items without a skill, and with the initial one."""
+    """Measure the test items without a skill and with the initial skill."""
     config = job.config()
     async with measuring_session(config, job.folder / "measured", models=job.models("target")) as session:
         skills = {"no_skill": Skill(""), "initial": initial_of(config)}
@@ -187,7 +189,7 @@ async def baseline(job: Job) -> CellResult:
 
 
 async def tested(skill: Skill, split: str, ctx: Context) -> Outcomes:
-    """Every item of a split, by its hard score."""
+    """Measure a skill on a split, and return each item's hard score."""
     found = await measure(skill, ctx.env.items(split), ctx, tag=f"results-{split}", stage="evaluate")
     return hard(found.trajectories)
 

@@ -1,9 +1,9 @@
-"""Rollouts and reflections for a method in another process: an HTTP endpoint on the loopback address.
+"""Serves rollouts and reflections to a method in another process, over HTTP on the loopback address.
 
     POST /rollout            {split, id, skill} → {input, output, score, feedback}
-    POST /chat/completions   the OpenAI form; the optimizer may be any model, also a reader of letters
+    POST /chat/completions   OpenAI's protocol; the optimizer may be any model, or a reader of letters
 
-So a rival has the same target, the same scorer with the same feedback, and the same optimizer as our training.
+So a rival has the same target, the same scorer with the same feedback, and the same optimizer as SkillOpt's training.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ class Served:
     ctx: Context
     optimizer: ChatModel
     plain_numbers: bool = False
-    """Recordings of the bench's first form told gepa of a wrong number without its unit or what kind of error it is."""
+    """True for recordings of this bench's first version, whose feedback on a wrong number had no unit and no kind of
+    error."""
     requests: int = 0
     optimizer_tokens: int = 0
     trouble: str = ""
-    """The last error, for whoever reads why the rival ended."""
+    """The last error, which may explain why the rival ended."""
 
     async def rollout(self, request: web.Request) -> web.Response:
         asked = await request.json()
@@ -67,7 +68,7 @@ class Served:
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[str]:
-        """Gives the address."""
+        """Serve during the block; yields the server's URL."""
         app = web.Application(client_max_size=64 << 20)
         app.add_routes([web.post("/rollout", self.rollout), web.post("/chat/completions", self.chat)])
         runner = web.AppRunner(app, access_log=None)
@@ -81,7 +82,7 @@ class Served:
 
 
 async def finished(command: list[str], env: dict[str, str], *, quiet: bool) -> int:
-    """The exit code of a process; it is ended where this is cancelled."""
+    """Run a process and return its exit code. If this call is cancelled, the process is ended."""
     shown = asyncio.subprocess.DEVNULL if quiet else None
     process = await asyncio.create_subprocess_exec(*command, env=env, stdout=shown, stderr=shown)
     try:

@@ -1,7 +1,7 @@
-"""The task sets: which config, and where their items are.
+"""The task sets, each with its config and its items.
 
-Published sets are read from the folder that --data names (README.md says where to get them). Of each, a fixed draw
-becomes a split folder below the folder of the results; nothing of it is stored in the repository.
+Published sets are read from the folder that --data names (README.md says where to get them). A fixed random selection
+of each set becomes a split folder below the folder of the results. Nothing of it is stored in the repository.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ CONFIGS = HERE.parents[1] / "configs"
 TASKS = HERE / "tasks"
 SIZES = {"train": 24, "val": 16, "test": 32}
 MINIBATCH = 8
-"""Of gepa."""
+"""The size of gepa's minibatches."""
 REPEATABLE = ("hardware.workers=1", "hardware.call_timeout=1800", "hardware.max_retry_seconds=7200")
-"""One rollout at a time: a gate that stops early has then always paid for the same ones. On a busy machine a rollout
-that is given up for its length would make another run of the cell."""
+"""Settings that make a run repeatable. With one rollout at a time, a gate that stops early has always paid for the same
+rollouts. With long time limits, no rollout is given up on a busy machine, which would change the run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,11 +38,11 @@ class TaskSet:
     config: Path
     overrides: tuple[str, ...] = ()
     published: str = ""
-    """Where its items are in the folder that --data names; empty for sets of the repository."""
+    """The path of the set's items in the folder that --data names; empty for sets in the repository."""
     family: str = ""
-    """Of reasoning-gym, which makes its items."""
+    """The family of reasoning-gym that makes the items; empty for other sets."""
     extra: str = ""
-    """Without this extra of the package its tasks cannot be done, nor replayed."""
+    """The extra of the package that is needed to do or replay the tasks; empty if no extra is needed."""
 
 
 def _bbh(kind: str, *overrides: str) -> TaskSet:
@@ -51,8 +51,8 @@ def _bbh(kind: str, *overrides: str) -> TaskSet:
 
 
 FAMILIES = {"family": "family_relationships", "reversal": "word_sequence_reversal", "format": "number_format"}
-"""Kinds of reasoning-gym on which the 1.5B is right now and then without a skill. It was never right on `gcd`,
-`letter_counting`, `aiw` (32 each) and `syllogism` (12), and on 3 of 12 `products`, which were not taken."""
+"""Families of reasoning-gym on which the 1.5B model is sometimes right without a skill. Left out are `gcd`,
+`letter_counting`, `aiw` (0 of 32 tasks right in each), `syllogism` (0 of 12) and `products` (3 of 12)."""
 SETS: dict[str, TaskSet] = {
     **{name: TaskSet(config=TASKS / name / "config.yaml") for name in ("expenses", "cards", "procedure", "tickets")},
     **{
@@ -86,11 +86,11 @@ SETS: dict[str, TaskSet] = {
         overrides=("env.options={rules: 6, train: 12, val: 12, test: 12}", "train.num_epochs=2", "train.batch_size=6"),
     ),
 }
-"""rulebook is the simulated world, for tests of the command itself."""
+"""All task sets, by name. `rulebook` is the simulated world, for tests of this command."""
 
 
 def load(cell: Cell, folder: Path, *, data: Path | None = None, box: Path | None = None) -> Config:
-    """The config of a cell whose run is below `folder`; letters go to `box`."""
+    """Return the config of a cell. Its run is below `folder`; its letters go to the folder `box`."""
     if cell.set not in SETS:
         raise UserError(f"set '{cell.set}' is not one of: {', '.join(SETS)}")
     own = SETS[cell.set]
@@ -105,7 +105,7 @@ def load(cell: Cell, folder: Path, *, data: Path | None = None, box: Path | None
 
 
 def most_rollouts(config: Config, sizes: dict[str, int]) -> int:
-    """What our training takes at most without credit and race: the rivals get the same number."""
+    """Return the most rollouts of SkillOpt's training without credit and race. The rivals get the same number."""
     train, val = config.train, sizes["val"]
     steps = train.num_epochs * -(-sizes["train"] // train.batch_size)
     slow = 2 * min(config.optimizer.slow_update_samples, sizes["train"]) + val
@@ -113,7 +113,7 @@ def most_rollouts(config: Config, sizes: dict[str, int]) -> int:
 
 
 def prepared(name: str, out: Path, data: Path | None) -> Path:
-    """The split folder of a set that is not in the repository: made once, then read again."""
+    """Return the split folder of a set that is not in the repository. The folder is made on first use."""
     folder = out / name
     if any((folder / "test").glob("items.json*")):
         return folder
@@ -137,7 +137,7 @@ def prepared(name: str, out: Path, data: Path | None) -> Path:
 
 
 def _one_kind(name: str, source: Path) -> dict[str, list[Item]]:
-    """A kind of BIG-Bench Hard: one file, from which all three splits are drawn."""
+    """Read a kind of BIG-Bench Hard, and divide its items at random into three splits."""
     rows = _unique(bbh.published(source))
     random.Random(f"results: {name}").shuffle(rows)
     ends = {"train": (0, 24), "val": (24, 40), "test": (40, 72)}
@@ -145,7 +145,7 @@ def _one_kind(name: str, source: Path) -> dict[str, list[Item]]:
 
 
 def _formula(source: Path) -> dict[str, list[Item]]:
-    """Each split from its own file."""
+    """Read ACE's Formula set. Each split has its own file."""
     found: dict[str, list[Item]] = {}
     seen: set[str] = set()
     for split, size in SIZES.items():
@@ -162,11 +162,11 @@ INTENTS = (
     "declined_card_payment", "failed_transfer", "pending_card_payment", "pending_top_up", "pending_transfer",
     "reverted_card_payment?", "top_up_failed", "top_up_reverted", "transfer_not_received_by_recipient",
 )  # fmt: skip
-"""Of BANKING77's 77 intents, twelve that are easily confused."""
+"""Twelve of BANKING77's 77 intents that are easily confused with each other."""
 
 
 def _symptoms(source: Path) -> dict[str, list[Item]]:
-    """The names of the diseases are part of the task: what is learned is not the form."""
+    """Read the set of symptoms. Each task names the diseases, so a method does not only learn the answer's form."""
     splits = {split: [json.loads(line) for line in (source / f"{split}.jsonl").open()] for split in SIZES}
     names = ", ".join(sorted({row["answer"] for row in splits["train"]}))
     ask = f"Which of these is it: {names}? Reply with the name alone."
@@ -189,8 +189,8 @@ def _banking(source: Path) -> dict[str, list[Item]]:
 
 
 def _scan(source: Path) -> dict[str, list[Item]]:
-    """Up to twenty actions in training and validation, 21 to 32 in the test split: only whoever has found the rules
-    gets those right."""
+    """Read SCAN: up to 20 actions in training and validation, 21 to 32 in the test split. Only a skill with the rules
+    can do the test tasks."""
     ask = (
         "Translate the command into actions: I_WALK, I_RUN, I_JUMP, I_LOOK, I_TURN_LEFT, I_TURN_RIGHT. Reply with the "
         "actions in their order, separated by spaces, and nothing else."

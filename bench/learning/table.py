@@ -1,7 +1,7 @@
-"""The tables of docs/results.md: one row a set, target, optimizer and method, all its seeds together.
+"""Makes the tables of docs/results.md: a row for each set, target, optimizer and method, with all seeds together.
 
-An item's score is its mean over the seeds, and intervals are over items. Comparisons are paired: the same items, and
-the seeds that both methods have.
+An item's score is its mean over the seeds, and intervals are over items. Comparisons are paired: they use the same
+items, and the seeds that both methods have.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .sets import SETS
 
 MEASURED, COMPARED, MECHANISM, FAILED = "measured", "compared", "mechanisms", "failed"
 Group = tuple[str, str, str, str]
-"""Set, target, optimizer, method."""
+"""The cells of one row: set, target, optimizer, method."""
 HEADING = (
     "| set | target | optimizer | method | test, each seed | test | over initial | over no skill | rollouts "
     "| requests | tokens, k | minutes |"
@@ -34,7 +34,7 @@ LOST = "| set | target | without | test, each seed | test | difference | p | rol
 
 
 def tables(results: Iterable[CellResult]) -> dict[str, str]:
-    """The text of each block of the page."""
+    """Return the text of each block of docs/results.md."""
     found = sorted(results, key=_order)
     done = [result for result in found if not result.error and result.cell.method != "baseline"]
     none = {result.cell: result for result in found if result.cell.method == "baseline" and not result.error}
@@ -74,12 +74,12 @@ def _row(group: Group, own: list[CellResult], none: dict[Cell, CellResult]) -> s
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """Two methods on one set and target, over the seeds that both have."""
+    """Two methods on one set and target, over the seeds that both methods have."""
 
     set: str
     target: str
     runs: tuple[list[float], list[float]]
-    """The test score of each run."""
+    """The test scores of each method's runs."""
     scores: tuple[float, float]
     rollouts: tuple[float, float]
     requests: tuple[float, float]
@@ -104,7 +104,7 @@ def _compared(groups: dict[Group, list[CellResult]]) -> str:
 
 
 def _mechanisms(groups: dict[Group, list[CellResult]]) -> str:
-    """What is lost without each mechanism, below the whole training of the same seeds."""
+    """Return the table with the loss without each mechanism, compared with the whole training of the same seeds."""
     rows: list[str] = []
     for (name, target, optimizer, method), whole in groups.items():
         if method != "ours":
@@ -130,7 +130,7 @@ def _shared_seeds(a: Sequence[CellResult], b: Sequence[CellResult]) -> tuple[lis
 
 
 def _paired(own: Sequence[CellResult], other: Sequence[CellResult]) -> tuple[tuple[str, str], Pair]:
-    """A comparison: p and the difference in words, and what the means are made of."""
+    """Compare two methods: return p and the difference as text, and the figures for the means over sets."""
     a, b = _items(own, "best"), _items(other, "best")
     shared = sorted(a.keys() & b.keys())
     samples = [([r.test["best"][i] for r in other], [r.test["best"][i] for r in own]) for i in shared]
@@ -153,7 +153,7 @@ def _p(value: float) -> str:
 
 
 def _means(optimizer: str, rival: str, pairs: Sequence[Pair]) -> Iterator[str]:
-    """Over all sets of a target, if there are several; and over both local targets on the sets that both have."""
+    """Yield lines with means: over all sets of a target, and over both local targets on the sets that both have."""
     targets = {
         target: [pair for pair in pairs if pair.target == target] for target in dict.fromkeys(p.target for p in pairs)
     }
@@ -181,9 +181,9 @@ def _mean_line(over: str, optimizer: str, rival: str, pairs: Sequence[Pair]) -> 
 
 
 def runs_p(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> float:
-    """How likely runs of two methods that are equally good differ as much as these, or more (two-sided).
+    """Return the two-sided p value: the chance that runs of two equally good methods differ at least as much.
 
-    The runs of each pair are dealt out anew to the two methods, in every way that there is. A pair counts by the
+    A permutation test: the runs of each pair are assigned to the two methods in every possible way. Each pair adds the
     difference of its means.
     """
     reach, observed = {0.0: 1.0}, 0.0
@@ -203,7 +203,7 @@ def _gap(values: Sequence[float], ours: set[int]) -> float:
 
 
 def _items(own: Sequence[CellResult], which: str) -> Outcomes:
-    """Each item's mean over the seeds; empty where one has no such measurement."""
+    """Return each item's mean score over the seeds; empty if any seed has no such measurement."""
     if any(not r.test.get(which) for r in own):
         return {}
     shared = set.intersection(*(set(r.test[which]) for r in own))
@@ -245,7 +245,7 @@ def _order(result: CellResult) -> tuple[int, ...]:
 
 
 def fill(page: Path, blocks: dict[str, str]) -> None:
-    """Put each block between its markers; what is around them stays."""
+    """Put each block between its markers in the page. Other text stays."""
     text = page.read_text(encoding="utf-8")
     for name, block in blocks.items():
         begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"

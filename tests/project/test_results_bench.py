@@ -368,7 +368,7 @@ def test_the_command_shows_all_cells_of_the_machine_and_leaves_out_what_cannot_b
     games.write_text('{"cell": "alfworld-0.5b-none-ours-1"}\n', encoding="utf-8")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert results.main(["--out", str(tmp_path / "out")]) == 0
-    assert "left out; pip install '.[alfworld]' first" in capsys.readouterr().out
+    assert "left out; first install its package: pip install '.[alfworld]'" in capsys.readouterr().out
     assert "| cards | 0.5b |" in page.read_text(encoding="utf-8")
     assert "| tickets | 0.5b |" in page.read_text(encoding="utf-8")
 
@@ -386,7 +386,7 @@ def test_a_cells_name_says_what_it_is() -> None:
     cell = Cell.of("bbh_date-0.5b-handoff-no-credit-12")
     assert cell == Cell(set="bbh_date", target="0.5b", optimizer="handoff", method="no-credit", seed=12)
     assert cell.name == "bbh_date-0.5b-handoff-no-credit-12"
-    with pytest.raises(UserError, match="is no cell"):
+    with pytest.raises(UserError, match="is not a cell's name"):
         Cell.of("cards-ours-1")
     with pytest.raises(UserError, match="needs an optimizer"):
         replace(cell, optimizer="none", method="gepa").check()
