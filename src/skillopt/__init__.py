@@ -1,6 +1,6 @@
-"""SkillOpt trains skill documents for frozen LLM agents. The public API on one screen: these names and no others.
+"""SkillOpt trains skill documents for frozen LLM agents. `__all__` below lists the whole public API.
 
-A name is imported when it is first used; `import skillopt` alone takes almost no time.
+Each name is imported when it is first used, so that `import skillopt` takes almost no time.
 """
 
 import importlib
@@ -100,7 +100,7 @@ _ELSEWHERE = {
     "record.results": ("Comparison", "EvalSummary", "Replication"),
     "skill": ("Edit", "Skill"),
 }
-"""The module of each name that `api` does not have."""
+"""The public names that are not in `skillopt.api`, by their modules."""
 
 
 def __getattr__(name: str) -> typing.Any:

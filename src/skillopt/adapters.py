@@ -1,5 +1,5 @@
-"""Parts of other optimizers as parts of SkillOpt: metrics of dspy, adapters of gepa. Neither library is imported until
-one of its own objects is used."""
+"""Uses dspy's metrics as scorers and gepa's adapters as envs. Neither library is imported until one of its objects is
+used."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ __all__ = ["from_dspy", "from_gepa"]
 def from_dspy(
     metric: Callable[..., Any], *, answer: str = "answer", columns: Mapping[str, str] | None = None
 ) -> Callable[[Any, str], Any]:
-    """A metric of dspy as a scorer: `train(tasks=trainset, scorer=from_dspy(metric))`.
+    """Make a scorer from a dspy metric: `train(tasks=trainset, scorer=from_dspy(metric))`.
 
     The metric gets an Example with the task's fields, and a Prediction with the output as its field `answer`. It may
     return a bool, a number from 0 to 1, or, as metrics for dspy.GEPA do, a Prediction with score and feedback.
     """
     if not callable(metric):
-        raise UserError(f"from_dspy: {metric!r} is not a metric, which is a function of (example, prediction)")
+        raise UserError(f"from_dspy: {metric!r} is not a metric; give a function of (example, prediction)")
     try:
         parameters = list(inspect.signature(metric).parameters.values())
     except (TypeError, ValueError):
@@ -53,7 +53,7 @@ def from_dspy(
         result = metric(example, dspy.Prediction(**{answer: output}), *nothing)
         return (float(result.score), str(result.feedback or "")) if hasattr(result, "feedback") else result
 
-    update_wrapper(score, metric, updated=())  # the metric's name and source count as the scorer's
+    update_wrapper(score, metric, updated=())  # the scorer gets the metric's name and source
     if not hasattr(metric, "__name__"):
         score.__name__ = score.__qualname__ = type(metric).__name__
     score.__signature__ = inspect.signature(lambda item, output: None)  # type: ignore[attr-defined]
@@ -70,20 +70,20 @@ class GepaAdapter(Protocol):
 def from_gepa(
     adapter: GepaAdapter, tasks: Tasks, *, component: str = "system_prompt", others: Mapping[str, str] | None = None
 ) -> GepaEnv:
-    """An adapter of gepa as an env: `train(env=from_gepa(adapter, trainset))`.
+    """Make an env from a gepa adapter: `train(env=from_gepa(adapter, trainset))`.
 
-    `tasks` is the adapter's data, a list of dicts that is split here, or the three splits by name. The skill is the
-    text of `component`; `others` are the components that stay as they are. The adapter calls its own models.
+    `tasks` is the adapter's data: a list of dicts, which SkillOpt splits, or a dict of the three splits. The skill is
+    the text of `component`; `others` has the components that do not change. The adapter calls its own models.
     """
     return GepaEnv(adapter, tasks, component, dict(others or {}))
 
 
 class GepaEnv(Env):
-    """Each rollout is a batch of one, with the adapter's score, and its text for gepa's reflection as the feedback."""
+    """An env whose tasks a gepa adapter does, one at a time. The adapter's text for reflection is the feedback."""
 
     task = "Each task is an input of the user's own program, whose instructions the skill is."
     scores_files = True
-    """A score comes with its rollout: there is no scorer to try on an output."""
+    """True: each rollout returns its own score, so there is no scorer to try on an output."""
 
     def __init__(self, adapter: GepaAdapter, tasks: Tasks, component: str, others: dict[str, str]) -> None:
         if not isinstance(adapter, GepaAdapter):
@@ -124,8 +124,8 @@ class GepaEnv(Env):
 
 
 def _fingerprint(adapter: GepaAdapter, component: str, others: Mapping[str, str]) -> str:
-    """The adapter's source and its settings: another model or metric is another run. Whole numbers and lists are left
-    out: an adapter may count in them, and would begin another run whenever it is used again."""
+    """A hash of the adapter's source and settings: another model or metric begins another run. Whole numbers and lists
+    are left out, because an adapter may count in them: each use would begin another run."""
 
     def shown(value: object) -> object:
         if value is None or isinstance(value, str | bool | float):
@@ -145,7 +145,7 @@ def _with_data(tasks: Tasks) -> Tasks:
 
 
 def _rows(tasks: object) -> list[Json]:
-    """Each row with a copy of itself in its field `data`, which only the adapter reads."""
+    """Make a task from each row of the adapter's data. The task's field `data` is the row, for the adapter alone."""
     if not isinstance(tasks, Sequence) or not all(isinstance(each, Mapping) for each in tasks):
         raise UserError("from_gepa: tasks: give the adapter's data as a list of dicts, or three lists by split")
     rows: list[Json] = []
@@ -162,7 +162,7 @@ def _rows(tasks: object) -> list[Json]:
 
 
 def _text(output: Any) -> str:
-    """An output as text. If it is a dict with one value: that value."""
+    """Return an output as text. If the output is a dict with a single value, return that value."""
     if isinstance(output, Mapping) and len(output) == 1:
         output = next(iter(output.values()))
     return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False, default=str)

@@ -24,7 +24,7 @@ from skillopt.skill import Skill
 from skillopt.sync import one_message, run_sync
 from skillopt.training.trainer import TrainingLoop
 
-if TYPE_CHECKING:  # a function imports what only it needs
+if TYPE_CHECKING:  # each function imports what only it needs
     from skillopt.events import Event
     from skillopt.record.events import Listener
     from skillopt.record.results import Comparison, EvalSummary, Replication
@@ -39,11 +39,11 @@ _PASSED_ON = ("skill", "analysts", "gate", "vetoes", "gates", "schedule", "callb
 
 
 class Trainer:
-    """Trains one skill. The same arguments again continue the run.
+    """Trains one skill. A Trainer with the same arguments continues an unfinished run.
 
-    `config` is a Config, a YAML file, a dict, or nothing; a list is `tasks`. Keywords are config keys (`num_epochs=2`),
-    sections (`budget={"max_usd": 5}`, `env={"scoring": "contains"}`), or objects in place of what the config names: a
-    function as the scorer, for example.
+    `config` is a Config, a YAML file, a dict or None; a list counts as `tasks`. Keywords are config keys
+    (`num_epochs=2`), sections (`budget={"max_usd": 5}`, `env={"scoring": "contains"}`), or objects that replace a name
+    in the config, such as a function as the scorer.
     """
 
     @one_message
@@ -93,7 +93,7 @@ class Trainer:
 
     @property
     def env(self) -> Env | None:
-        """The tasks that were passed in; None if the config alone makes them."""
+        """The env of the tasks or functions that were passed in; None if the config alone makes the env."""
         return self._inputs.env
 
     @overload
@@ -101,14 +101,14 @@ class Trainer:
     @overload
     def on(self, kind: type[E], callback: Callable[[E], None]) -> Callable[[E], None]: ...
     def on(self, kind: type[E], callback: Callable[[E], None] | None = None) -> Any:
-        """Call a function at every event of a type (`events.Event` for all); also as a decorator."""
+        """Call a function at every event of a type; `events.Event` means all types. Also works as a decorator."""
         if callback is None:
             return lambda function: self.on(kind, function)
         self._callbacks.append((kind, callback))
         return callback
 
     def fit(self) -> Result:
-        """Train to the end and write the report; also in a notebook, whose event loop is left alone."""
+        """Train to the end, write the report and return the result. Also works in a notebook."""
         return run_sync(self.fit_async(), self._stop)
 
     async def fit_async(self) -> Result:
@@ -133,11 +133,11 @@ class Trainer:
         return result
 
     def interrupt(self) -> None:
-        """Stop cleanly, as Ctrl-C does; from a callback or from another thread. `fit` then raises Stopped."""
+        """Stop the run cleanly, as Ctrl-C does, from a callback or another thread. `fit` then raises Stopped."""
         self._stop()
 
     def _stop(self) -> bool:
-        """False if nothing has begun that could be stopped cleanly."""
+        """Stop the run cleanly. Returns False if no run has begun."""
         if self._event_loop is None or self._training is None or not self._training.started:
             return False
         self._event_loop.call_soon_threadsafe(self._training.interrupt)
@@ -159,7 +159,7 @@ class Trainer:
 
 @contextlib.contextmanager
 def _showing(progress: Progress) -> Iterator[Sequence[Listener]]:
-    """The listener that shows events as they happen."""
+    """Yield the listeners that show events as they happen: one, or none if `progress` is False."""
     if not progress:
         yield ()
         return
@@ -176,7 +176,7 @@ def _one_of(name: str, value: Any, known: Sequence[Any]) -> Any:
 
 
 def _functions(name: str, parts: Any) -> None:
-    """Refuse an object that is not callable now: later, the error would come after paid calls."""
+    """Raise if a part is neither callable nor a name. Later, the error would come after paid calls."""
     if not isinstance(parts, Sequence):
         raise UserError(f"{name}: {parts!r} is not a list of functions")
     for part in parts:
@@ -185,19 +185,19 @@ def _functions(name: str, parts: Any) -> None:
 
 
 def shows_progress(chosen: Progress | None) -> Progress:
-    """The program's choice; else True if a person probably reads the output."""
+    """The caller's choice; without one, True in a notebook or on a terminal."""
     _one_of("progress", chosen, (None, True, False, "json"))
     return (in_notebook() or sys.stdout.isatty()) if chosen is None else chosen
 
 
 def in_notebook() -> bool:
-    """Does this process run the cells of a notebook?"""
+    """True if this process runs the cells of a notebook."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return hasattr(shell, "kernel")
 
 
 def _report_callback(callback: Callback, kind: str) -> None:
-    """Say, with the traceback of the error that is being handled, that a callback failed."""
+    """Print that a callback failed, with the traceback of its error."""
     text = f"skillopt: the callback '{plugins.named(callback)}' failed at the event '{kind}'. It is not called again, "
     text += f"and the run continues (trainer.interrupt() stops a run).\n{traceback.format_exc()}"
     print(redact(text), file=sys.stderr)
@@ -208,7 +208,7 @@ def _report_callback(callback: Callback, kind: str) -> None:
 def train(config: ConfigLike = None, **arguments: Unpack[TrainArguments]) -> Result:
     """Train a skill to the end and write the report; the arguments are those of `Trainer`.
 
-    Ctrl-C stops the run and keeps everything paid for; the same call again continues.
+    Ctrl-C stops the run and keeps everything paid for; the same call then continues the run.
     """
     return Trainer(config, **arguments).fit()
 
@@ -236,10 +236,10 @@ async def evaluate_async(
 def evaluate(
     config: ConfigLike, skill: SkillLike, *, split: str = "test", **inputs: Unpack[MeasureArguments]
 ) -> EvalSummary:
-    """A skill's score on a split, as `eval_summary.json` has it: score, interval, hard, soft, failed …
+    """Measure a skill on a split. Returns the record of `eval_summary.json`: score, interval, hard, soft, failed …
 
     A read of the test split is recorded in the folder of the run that the skill is from. `tasks`, `scorer`, `agent`,
-    `env`, `models` and config keys are as for `Trainer`.
+    `env`, `models` and config keys mean the same as for `Trainer`.
     """
     return run_sync(evaluate_async(config, skill, split=split, **inputs))
 
@@ -273,9 +273,9 @@ def compare(
     repeats: int = 1,
     **inputs: Unpack[MeasureArguments],
 ) -> Comparison:
-    """Two skills on the same items, as `comparison.json` has it: difference, interval, p, and the items' lists.
+    """Compare two skills on the same items. Returns the record of `comparison.json`: difference, interval, p, items.
 
-    `tasks` and the others are as for `Trainer`.
+    The keywords, such as `tasks`, mean the same as for `Trainer`.
     """
     return run_sync(compare_async(config, a, b, split=split, repeats=repeats, **inputs))
 
@@ -303,13 +303,13 @@ async def replicate_async(
 @one_message
 @named_by(TrainArguments)
 def replicate(config: ConfigLike = None, *, seeds: int = 5, **arguments: Unpack[TrainArguments]) -> Replication:
-    """Train under several seeds: rows, mean, interval and share improved. Other arguments are those of `Trainer`."""
+    """Train with several seeds; the other arguments are those of `Trainer`. Returns rows, means and intervals."""
     return run_sync(replicate_async(config, seeds=seeds, **arguments))
 
 
 @contextlib.asynccontextmanager
 async def _measuring(config: ConfigLike, inputs: MeasureArguments) -> AsyncIterator[tuple[Inputs, Keys]]:
-    """The inputs, opened, and the objects among them together with the listener that shows events."""
+    """Open the inputs. Yields them, and the keywords of a measurement: env, models, and listeners that show events."""
     keys: Keys = {**inputs}
     progress = shows_progress(keys.pop("progress", None))
     resolved = read_inputs(config, **keys)
@@ -319,7 +319,7 @@ async def _measuring(config: ConfigLike, inputs: MeasureArguments) -> AsyncItera
 
 
 def new_training(config: Config, **arguments: Any) -> TrainingLoop:
-    """The training loop with the plan, the doctor's advice and the verdict, which it does not make itself."""
+    """Make a training loop, with the functions that give it the plan, the doctor's advice and the verdict."""
     from skillopt.preflight.doctor import preflight
     from skillopt.view.diagnosis import with_verdict
 
@@ -333,7 +333,7 @@ async def train_config(config: Config, **arguments: Any) -> Result:
 
 async def fit_and_report(training: TrainingLoop, trackers: Sequence[Tracker] = ()) -> Result:
     """Train, then write the report, also after a stop. The first Ctrl-C stops the run and keeps all paid replies; a
-    second one leaves at once."""
+    second one ends the process at once."""
     from skillopt.view.html import write_report
     from skillopt.view.trackers import Tracking
 
@@ -362,14 +362,14 @@ def _skill_of(skill: SkillLike, config: Config, env: Env | None) -> tuple[Skill,
 
 @contextlib.contextmanager
 def _interruptible(training: TrainingLoop, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-    """SIGINT and SIGTERM end the run cleanly; a second one has its usual effect."""
+    """In this block, a first SIGINT or SIGTERM ends the run cleanly; a second one has its usual effect."""
     usual: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def once(*_: object) -> None:
-        """The signal handler. Python calls it even while the event loop is busy, such as while it reads long data."""
+        """The signal handler. Python calls it even while the event loop is busy, for example with reading long data."""
         reset()
         if training.started:
             loop.call_soon_threadsafe(training.interrupt)

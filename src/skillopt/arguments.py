@@ -1,6 +1,6 @@
-"""The keyword arguments of `train`, `Trainer`, `evaluate` and the others: objects, and the keys of the config.
+"""The keyword arguments of the API's functions, such as `train` and `evaluate`: objects, and keys of the config.
 
-Editors read the types below and in keywords.py; `named_by` adds the same to signatures at run time, for notebooks.
+Editors read the types below and in keywords.py; for notebooks, `named_by` adds the same keywords at run time.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 HEADING = "Keywords:"
-"""The heading of the part that this module adds to a docstring."""
+"""The heading above the list of keywords that this module adds to a docstring."""
 
 
 class ModelParts(ModelsKeys, total=False):
-    """Models by role, next to keys of the section `models`."""
+    """The value of the keyword `models`: models by role, and keys of the section `models`."""
 
     target: ChatModel | str
-    """Does the tasks."""
+    """The model that does the tasks."""
     optimizer: ChatModel | str
-    """Reads trajectories and proposes edits."""
+    """The model that reads trajectories and proposes edits."""
 
 
 class InputParts(TypedDict, total=False):
-    """Objects in place of the config's tasks and models."""
+    """Keywords whose objects replace the tasks and models of the config."""
 
     tasks: Tasks | None
     """A list of dicts with question and answer, a data frame, a file ("tasks.csv", "hf:org/name"), or {"train": […],
@@ -60,12 +60,12 @@ class InputParts(TypedDict, total=False):
     models: ModelParts | Mapping[str, ChatModel] | None
     """ChatModels by role (`target`, `optimizer`), or keys of the section `models`."""
     progress: bool | Literal["json"] | None
-    """Show what the command line shows; "json" prints each event as a line of JSON. Unless set: yes in a notebook and
-    on a terminal, else no."""
+    """True shows progress as the command line does; "json" prints each event as a line of JSON. Unless set, True in a
+    notebook or on a terminal, else False."""
 
 
 class TrainingParts(InputParts, total=False):
-    """Objects in place of the other parts of a training that the config names."""
+    """Keywords whose objects replace other parts of a training that the config names."""
 
     skill: Skill | str | Path | None
     """The initial skill: a Skill, its text, or the path of its file or package."""
@@ -76,14 +76,15 @@ class TrainingParts(InputParts, total=False):
     vetoes: str | Sequence[Veto | str]
     """Functions that may reject what the gate accepts. They get (before, after): the scores by item."""
     schedule: Shape | str | None
-    """A function that gets the run's progress and returns the share of the learning rate, both from 0 to 1."""
+    """A function that gets the run's progress and returns the share of the learning rate to use, both from 0 to 1."""
     callbacks: Sequence[Callable[[Event], object]]
-    """Functions of an event; `Trainer.on` takes those for one type of event. One that raises is reported and not called
-    again; the run continues."""
+    """Functions that get every event; `Trainer.on` adds a function for one type. A function that raises is reported and
+    not called again; the run continues."""
     trackers: TrackersKeys | str | Sequence[Tracker | str]
-    """Names, or objects with begin, step, skill, finish and close; one that fails never harms the run."""
+    """Names of trackers, or objects with begin, step, skill, finish and close. A failing tracker cannot harm a run."""
     mode: Mode
-    """auto continues an unfinished run; resume only does that; fresh begins another, separate one below its parent."""
+    """auto: continue or extend the run of this config, or else begin a run; resume: continue or extend only; fresh:
+    always begin a run; separate: like auto, but never extend a run."""
 
 
 class MeasureArguments(InputParts, ConfigKeys, total=False):
@@ -94,12 +95,12 @@ class TrainArguments(TrainingParts, ConfigKeys, total=False):
     """The keyword arguments of `Trainer`, `train` and `replicate`."""
 
     split: Mapping[str, float]
-    """How tasks are divided, such as {"train": 0.5, "val": 0.25, "test": 0.25}."""
+    """The share of the tasks in each split, such as {"train": 0.5, "val": 0.25, "test": 0.25}."""
 
 
 def named_by(arguments: type[Mapping[str, object]]) -> Callable[[F], F]:
-    """A decorator: the function's signature and docstring have every keyword of a TypedDict. The function itself is not
-    changed."""
+    """A decorator that adds every keyword of a TypedDict to a function's signature and docstring. The function's code
+    does not change."""
 
     def decorate(function: F) -> F:
         signature, defaults = inspect.signature(function), _defaults()
@@ -119,14 +120,14 @@ def named_by(arguments: type[Mapping[str, object]]) -> Callable[[F], F]:
 
 @cache
 def _defaults() -> dict[str, object]:
-    """The default of a key; a section has none."""
+    """The defaults of the config keys, by name; sections have no default."""
     values = (pair for name, section in Config() if name != "notes" for pair in section)
     return {key: value for key, value in values if key in ConfigKeys.__annotations__}
 
 
 @cache
 def _meanings() -> dict[str, str]:
-    """The docstring below each key, here and in keywords.py."""
+    """The docstrings of the keywords in this file and in keywords.py, by name."""
     files = [Path(file) for file in (keywords.__file__, __file__)]
     return dict(itertools.chain(*(_described(ast.parse(file.read_text(encoding="utf-8"))) for file in files)))
 

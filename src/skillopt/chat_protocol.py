@@ -1,4 +1,4 @@
-"""Messages, tools and bodies of requests, as the OpenAI chat protocol has them."""
+"""The types of the OpenAI chat protocol: messages, tools, and bodies of requests."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pydantic_core import core_schema
 JsonObject = dict[str, JsonValue]
 """Any JSON object."""
 AS_GIVEN = GetPydanticSchema(lambda _source, _handler: core_schema.dict_schema(core_schema.str_schema()))
-"""The type of records' fields: it keeps what an endpoint or an agent adds to a message."""
+"""Marks a type of record field that keeps every key that an endpoint or agent adds to a message."""
 
 
 class FunctionCall(TypedDict):
     name: str
     arguments: str
-    """JSON text."""
+    """The arguments as JSON text."""
 
 
 class ToolCall(TypedDict):
-    """A tool that a model wants called, as the OpenAI chat protocol has it."""
+    """A model's call of a tool, in the form of the OpenAI chat protocol."""
 
     id: str
     type: str
@@ -32,7 +32,7 @@ class ImageAddress(TypedDict):
 
 
 class ContentPart(TypedDict, total=False):
-    """A text or an image."""
+    """A part of a message: a text or an image."""
 
     type: str
     text: str
@@ -43,7 +43,7 @@ class Message(TypedDict, total=False):
     """One message in the form of the OpenAI chat protocol. Fields that an endpoint or an agent adds are kept."""
 
     role: str
-    """system, user, assistant or tool."""
+    """The message's role: system, user, assistant or tool."""
     content: str | list[ContentPart] | None
     name: str
     tool_calls: list[ToolCall]
@@ -81,7 +81,7 @@ class ResponseFormat(TypedDict, total=False):
 
 
 class CompletionBody(TypedDict, total=False):
-    """The body of a request for a chat completion, as the OpenAI chat protocol has it."""
+    """The body of a request for a chat completion, in the form of the OpenAI chat protocol."""
 
     model: str
     messages: list[Message]

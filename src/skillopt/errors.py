@@ -9,23 +9,23 @@ class SkillOptError(Exception):
 
 
 class UserError(SkillOptError):
-    """Bad input: a config, a data file, a command line. The command line exits with code 2."""
+    """Bad input in a config, a data file or a command. A command then ends with exit code 2."""
 
 
 class MissingKey(UserError):  # noqa: N818 - says it all
-    """The environment has no key for a model. A check in CI may then do its offline part."""
+    """The environment has no key for a model. With --skip-without-key, `skillopt check` then only lints."""
 
 
 class Damaged(UserError):  # noqa: N818 - says it all
-    """A file of a run has changed since training wrote it. Nothing is trained on it."""
+    """A file of a run has changed since training wrote it. Training does not use such a file."""
 
 
 BY_HAND = "interrupted"
-"""The reason of a stop by Ctrl-C; any other reason is the text of a problem."""
+"""The text of a Stopped error after Ctrl-C; any other text describes a problem."""
 
 
 class Stopped(SkillOptError):  # noqa: N818 - not a fault
-    """A run that ends early, with everything paid kept: a budget, Ctrl-C, an endpoint that is down."""
+    """A run ended early, because of a budget, Ctrl-C or an endpoint that is down. Everything paid for is kept."""
 
     @property
     def by_hand(self) -> bool:
@@ -36,7 +36,7 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _SHUT = {errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
 _SQLITE = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN")
 DiskError = (OSError, sqlite3.Error)
-"""Errors that a disk problem may cause; `is_disk_trouble` says whether one did."""
+"""Types of errors that a disk problem may cause; `is_disk_trouble` says if an error has this cause."""
 
 
 def is_disk_trouble(error: OSError | sqlite3.Error) -> bool:
@@ -46,11 +46,11 @@ def is_disk_trouble(error: OSError | sqlite3.Error) -> bool:
 
 
 def disk_trouble(error: OSError | sqlite3.Error) -> str:
-    """The meaning of a disk error, and how to fix it."""
+    """The message for a disk error: the problem, and how to fix it."""
     room, leave = "free some space or raise the quota", "make the folder writable again"
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         message = f"{where}{error.strerror or error}; {room if error.errno in _FULL else leave}"
-    else:  # SQLite does not always distinguish the two
+    else:  # SQLite does not always tell a full disk from a read-only one
         message = f"the journal cannot be written ({error}); {room}, or {leave}"
     return f"{message}. Everything that was finished before is on disk"

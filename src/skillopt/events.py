@@ -1,4 +1,4 @@
-"""What happens in a training, as typed events for callbacks.
+"""The events of a training, for callbacks; each has a type.
 
     trainer = skillopt.Trainer("configs/sim/default.yaml")
 

@@ -1,7 +1,7 @@
-"""The arguments of `train`, `evaluate` and `compare`: config keys and sections, or objects in their place.
+"""Reads the arguments of `train`, `evaluate` and `compare`: config keys and sections, or objects that replace them.
 
-`env`, `models`, `gate`, `scorer` and others may be either. A dict is always a config section, a text always a config
-value, anything else an object; nothing is left out silently.
+In arguments such as `env`, `models`, `gate` and `scorer`, a dict is always a config section, a text is a config value,
+and anything else is an object. No argument is ignored silently.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ _FUNCTIONS = ("agent", "scoring")
 """Keys of the section `env` whose value may be a function."""
 Keys = dict[str, Any]
 KeysLike = Mapping[str, Any]
-"""Config keys, or sections of them, as a program writes them."""
+"""Config keys or sections, as a program passes them."""
 Functions = dict[str, Callable[..., Any]]
 PARTS = ("tasks", "scorer", "agent", "skill", "analysts", "gate", "vetoes", "schedule", "callbacks", "progress", "mode")
-"""Objects that a program may pass in place of names in the config (`Trainer`)."""
+"""Arguments of `Trainer` whose objects replace names in the config."""
 ConfigLike = Config | str | Path | KeysLike | Sequence[KeysLike] | None
-"""A config, its file or its sections; a list is tasks."""
+"""A config, the path of its file, or a dict of its sections; a list means tasks."""
 SkillLike = Skill | str | Path
 """A skill, its text, or its name: a path, or `initial` or `best` of the config's run."""
 _PATH = re.compile(r"(?:~|\.{1,2})?/.*|\S*|.*\.(?:md|markdown|txt)")
-"""Looks like a path and not like a text: a single word, or a name with a path's beginning or a file's ending."""
+"""Matches a name that looks like a path, not like a text: one word, a path's beginning, or a file's ending."""
 
 
 @dataclass(kw_only=True)
@@ -56,15 +56,16 @@ class Inputs:
 
     config: Config
     env: Env | None
-    """None if the config alone makes it."""
+    """The env that was passed in, or made from other arguments; None if the config alone makes the env."""
     models: dict[str, ChatModel]
     reopen: Callable[[], Env | None] | None
-    """Opens the env again. None if the caller passed the env in: then the caller closes it."""
+    """A function that opens the env again; None if the caller passed the env in and so closes it."""
     closed: bool = False
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """The inputs, opened. The block's end closes an env that was opened here; another block opens it again."""
+        """Keep the env open in this block. At its end the env is closed, unless the caller passed it in; the next block
+        opens the env again."""
         if self.closed and self.reopen:
             self.env, self.closed = self.reopen(), False
         try:
@@ -85,8 +86,8 @@ def read_inputs(
     models: KeysLike | None = None,
     **keys: Any,
 ) -> Inputs:
-    """Sort the arguments, then open the env if that is needed to know the run; call it inside `Inputs.open`. Keys of
-    models may be in `.env`."""
+    """Sort the arguments into a config and objects, and open the env if the config alone does not make it; use the env
+    inside `Inputs.open`. Keys of models may be in `.env`."""
     from skillopt.tasks.base import as_env
     from skillopt.tasks.memory import own_env
 
@@ -125,7 +126,7 @@ def read_inputs(
 
 
 def _models(keys: Keys, models: KeysLike | None) -> dict[str, ChatModel]:
-    """The objects by role; every other entry is a key of the section `models`."""
+    """Return the ChatModels in `models` by role; add all other entries to the section `models` of `keys`."""
     if models is None:
         return {}
     if not isinstance(models, Mapping):
@@ -144,7 +145,8 @@ def _models(keys: Keys, models: KeysLike | None) -> dict[str, ChatModel]:
 
 
 def named_parts(keys: Keys, given: Mapping[str, tuple[str, Any]]) -> Keys:
-    """Parts by keyword, each with the config key that a text means; texts go into the config, objects come back."""
+    """Add the parts that are names to `keys`, and return the parts that are objects, by keyword. `given` has the config
+    key and the value of each keyword."""
     objects: Keys = {}
     for name, (dotted, value) in given.items():
         section, _, key = dotted.partition(".")
@@ -167,8 +169,8 @@ def _add(keys: Keys, section: str, values: KeysLike) -> None:
 
 
 def _plain(tree: Any, functions: Functions) -> Any:
-    """A config or keywords without the functions that are given for `env.agent` and `env.scoring`, or for short as
-    `scoring`; these go into `functions`."""
+    """Return a config or keywords without functions. Those for `agent` and `scoring`, also in the section `env`, go
+    into `functions`."""
     if not isinstance(tree, Mapping):
         return tree
     plain: Keys = {}
@@ -183,8 +185,8 @@ def _plain(tree: Any, functions: Functions) -> Any:
 
 
 def read_skill_input(skill: SkillLike, names: Sequence[str] = ()) -> Skill | str:
-    """A skill, or the name of one that exists: a path, one of `names`, or RUN@3. A text is one of several lines, or of
-    several words that do not look like a path."""
+    """Return a Skill if `skill` is one or is a text; else the name of an existing skill: a path, one of `names`, or
+    RUN@3. A text has several lines, or several words that do not look like a path."""
     if isinstance(skill, Skill):
         return skill
     if not isinstance(skill, str | Path):
@@ -206,7 +208,7 @@ def read_skill_input(skill: SkillLike, names: Sequence[str] = ()) -> Skill | str
 
 
 def configure(config: ConfigLike = None, keys: KeysLike | None = None, overrides: Sequence[str] = ()) -> Config:
-    """The config with keywords on top: a key (`num_epochs=2`) or a section of keys (`budget={"max_usd": 5}`)."""
+    """The config with the values of keywords: of keys (`num_epochs=2`) or of sections (`budget={"max_usd": 5}`)."""
     where = "config"
     if isinstance(config, Config):
         tree: Keys = config.model_dump(mode="json", exclude_unset=True)

@@ -1,10 +1,10 @@
-"""Secrets: named in a config, never given; withheld from child processes; removed from texts that come from outside.
+"""Protects secrets: a config only names them, child processes do not get them, texts from outside lose them.
 
-A secret is the value of an environment variable whose name says so (`…_KEY`, `…_TOKEN_2`, `DB_PASS_PROD` …) or that a
-config names as its key's, the password in a variable's URL (a proxy's also with the user and host around it), and a
-token that was fetched for us. What comes in from outside (a reply, an error, the result of a rollout) is searched for
-them before anything is made of it, so that none can get into a journal, a file, a log or onto the screen. Values below
-twelve characters are not looked for: they are words as well.
+These are secrets: the value of an environment variable whose name says so (`…_KEY`, `…_TOKEN_2`, `DB_PASS_PROD` …) or
+that a config names as a key; the password in the URL of a variable (for a proxy, also with user and host); a token that
+SkillOpt fetched. Every text from outside (a reply, an error, the result of a rollout) is redacted before it is used, so
+that no secret gets into a journal, a file, a log or onto the screen. Values below twelve characters are not searched
+for, because they may be ordinary words.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from skillopt.errors import UserError
 
 T = TypeVar("T")
 Secrets = Mapping[str, str]
-"""The environment's secrets and the names of their variables, the longest first."""
+"""The secrets of the environment, the longest first, each with the name of its variable."""
 
 _SHORTEST = 12
 _SECRET_NAME = re.compile(
@@ -37,7 +37,7 @@ _SECRET_NAME = re.compile(
     re.VERBOSE,
 )
 _SECRET_URL = re.compile(r"(?:^|_)(?:SECRET_URL|WEBHOOK(?:_URL)?|KUBECONFIG_(?:B|BASE|CONTENT|DATA))\Z")
-"""Names of addresses that work as keys, and of kubeconfigs, which hold keys (`_B64`, `_BASE64` without numbers)."""
+"""Matches names of addresses that work as keys, and of kubeconfigs, which contain keys (`_B64` has lost its number)."""
 _NUMBER = re.compile(r"\d+(?=_|\Z)")
 _STAGE = re.compile(
     r"(?:_(?:BACKUP|CI|DEV|DEVELOPMENT|LIVE|NEW|OLD|PRIMARY|PROD|PRODUCTION|SECONDARY|STAGING|TEST))+\Z"
@@ -49,9 +49,9 @@ _ABOUT_SECRET = re.compile(
     """,
     re.VERBOSE,
 )
-"""The last word of a name whose value describes a secret: its file, its length, where to get it."""
+"""Matches the last word of a name whose value only describes a secret, such as its file or its length."""
 _KEY_WORDS = re.compile(r"(?:DON|HOC|HOT|JOC|LESS|MON|TUR|WHIS)KEYS?(?=_|\Z)")
-"""Ordinary words that end like a key."""
+"""Matches ordinary words that end in KEY, such as MONKEY."""
 _ENV_NAME = re.compile(r"[A-Z_][A-Z0-9_]*\Z")
 _IN_URL = re.compile(r"://([^/\s:@]*:([^/\s@]+)@[^/\s,]+)")
 _KEY = re.compile(
@@ -72,24 +72,24 @@ _KEY = re.compile(
     re.VERBOSE,
 )
 _PLACEHOLDER = re.compile(r"your|example|placeholder|x{4}|\*{3}|\.{3}|…", re.IGNORECASE)
-"""Placeholders that documents have in place of a key."""
+"""Matches placeholders that documents show in place of a key."""
 _HOLDS_KEY = re.compile(
     r"(?:api|access|auth|bearer|private|secret|session)[-_]?(?:key|token)|passw(?:or)?d|passphrase|secret|credentials?",
     re.IGNORECASE,
 )
-"""The name of an option whose value can only be a secret."""
+"""Matches the name of an option whose value can only be a secret."""
 
 _named: set[str] = set()
-"""Variables that a config names as its key's, whatever they are called."""
+"""Names of the variables that configs name as keys."""
 _fetched: dict[str, str] = {}
-"""Tokens that were fetched and are not in the environment."""
+"""Tokens that SkillOpt fetched and that are not in the environment."""
 
 
 # Text that a user writes
 
 
 def refuse_keys(tree: Mapping[str, Any], where: str) -> None:
-    """Raise if a config holds a key's value. From now on, variables that it names as keys are secret."""
+    """Raise if a config contains the value of a key. Variables that the config names as keys are secret from now on."""
     known = secrets()
     for dotted, value in _texts(tree, ""):
         if dotted.endswith("_key_name") and value:
@@ -109,7 +109,7 @@ def refuse_keys(tree: Mapping[str, Any], where: str) -> None:
 
 
 def refuse_secrets(text: str, where: str, known: Secrets | None = None) -> None:
-    """Raise if a text that a run would store and show holds a secret of the environment."""
+    """Raise if a text that a run would store and show contains a secret of the environment."""
     for secret, name in (secrets() if known is None else known).items():
         if secret in text:
             raise UserError(
@@ -119,7 +119,7 @@ def refuse_secrets(text: str, where: str, known: Secrets | None = None) -> None:
 
 
 def key_lines(text: str) -> list[int]:
-    """The lines, from 1, that hold a secret of the environment or what looks like a key; placeholders do not count."""
+    """The numbers (from 1) of lines with a secret of the environment or a likely key; placeholders do not count."""
     known = secrets()
     lines = []
     for number, line in enumerate(text.split("\n"), 1):
@@ -147,11 +147,11 @@ def _texts(value: Any, dotted: str) -> Iterator[tuple[str, str]]:
         yield dotted, value
 
 
-# What others say
+# Texts from outside
 
 
 def redact(text: str, known: Secrets | None = None) -> str:
-    """The text without any secret. Redact first, then cut: half a key would not be found."""
+    """The text with `***` for each secret. Redact a text before you cut it: half a key would not be found."""
     for values in (secrets() if known is None else known, _fetched):
         for secret in values:
             if secret in text:
@@ -160,7 +160,7 @@ def redact(text: str, known: Secrets | None = None) -> str:
 
 
 def scrub(value: T, known: Secrets | None = None) -> T:
-    """The same for every text in a JSON value; a value without secrets is returned unchanged."""
+    """Redact every text in a JSON value, also the keys of objects."""
     known = secrets() if known is None else known
     if not known and not _fetched:
         return value
@@ -174,8 +174,7 @@ def scrub(value: T, known: Secrets | None = None) -> T:
 
 
 def secrets() -> Secrets:
-    """The secrets that the environment holds now, in every form in which a text may repeat them: plain, in JSON, URLs
-    and HTML."""
+    """The secrets that are in the environment now, in every form that a text may contain: plain, JSON, URL and HTML."""
     forms = {
         form: name
         for name, value in os.environ.items()
@@ -187,7 +186,7 @@ def secrets() -> Secrets:
 
 
 def remember(token: str) -> None:
-    """A token that was fetched and is in no variable is secret as well."""
+    """Treat a fetched token, which is in no variable, as a secret."""
     if len(token) >= _SHORTEST:
         _fetched[token] = "a fetched token"
 
@@ -205,20 +204,20 @@ def _values(name: str, value: str) -> Iterator[str]:
             yield unquote(pair.partition("=")[2]).split(" ")[-1].strip()
 
 
-# What others get
+# The environment of child processes
 
 
 def is_secret_name(name: str) -> bool:
-    """Does a variable's name say that its value is secret, or a config that it is a key? Numbers and stages at its end
-    (`API_KEY_2`, `OPENAI_KEY_PROD`) make no difference."""
+    """True if a variable's name says that its value is secret, or if a config names it as a key. Numbers and stages at
+    its end (`API_KEY_2`, `OPENAI_KEY_PROD`) make no difference."""
     words = _STAGE.sub("", _NUMBER.sub("", _KEY_WORDS.sub("", re.sub(r"\W", "_", name.upper()))).rstrip("_"))
     named = _SECRET_URL.search(words) or (_SECRET_NAME.search(words) and not _ABOUT_SECRET.search(words))
     return name in _named or bool(named)
 
 
 def no_secrets(named: Iterable[str] = ()) -> dict[str, str]:
-    """The environment for a child process: everything but secrets and URLs with a password (not a proxy's, which it
-    needs), unless the user named them."""
+    """The environment for a child process, without secrets and URLs with a password. URLs of proxies and the variables
+    in `named` stay."""
     wanted = set(named)
     return {name: value for name, value in os.environ.items() if name in wanted or not _withheld(name, value)}
 
@@ -231,7 +230,7 @@ def _withheld(name: str, value: str) -> bool:
 
 
 def guard_terminal() -> None:
-    """Errors that threads and logs print are redacted: any library may have written them."""
+    """Redact errors that threads and logs print, because any library may have written them."""
 
     def show(args: threading.ExceptHookArgs) -> None:
         sys.stderr.write(redact("".join(traceback.format_exception(args.exc_type, args.exc_value, args.exc_traceback))))

@@ -1,4 +1,4 @@
-"""Parts from other packages: entry points, looked up if the config names something that is not built in."""
+"""Loads parts from other packages by their entry points, if the config names a part that is not built in."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from skillopt.errors import UserError
 GROUPS = {
     kind: f"skillopt.{kind}" for kind in ("agents", "analysts", "envs", "gates", "schedules", "scorers", "trackers")
 }
-"""Kinds of parts that packages can register, each with its entry-point group."""
+"""The entry-point group of each kind of part that packages can register."""
 
 
 @cache
 def _installed(_path: tuple[str, ...]) -> EntryPoints:
-    """Every entry point of every package: to read them takes longer than the rest of a start."""
+    """Every entry point of every package. Cached: reading them takes longer than the rest of a start."""
     return EntryPoints(point for package in distributions() for point in package.entry_points)
 
 
 def registered(kind: str) -> EntryPoints:
-    """The entry points of a kind."""
+    """The entry points of one kind of part."""
     return _installed(tuple(sys.path)).select(group=GROUPS[kind])
 
 
 def names(kind: str) -> list[str]:
-    """Every name that installed packages have registered."""
+    """Every name that installed packages have registered for a kind of part."""
     return sorted({point.name for point in registered(kind)})
 
 
 def reference(kind: str, name: str) -> str:
-    """`module:name` of the part that a package has registered; empty if none has."""
+    """`module:name` of a registered part; empty if no package has registered the name."""
     return next((point.value for point in registered(kind).select(name=name)), "")
 
 
@@ -60,13 +60,13 @@ def load(kind: str, name: str, *, key: str, known: Iterable[str]) -> Any:
 
 
 def instance(part: Any) -> Any:
-    """A class that is registered or passed in is called without arguments to get the object."""
+    """Return a part as an object: a class is called without arguments, anything else is returned as it is."""
     return part() if inspect.isclass(part) else part
 
 
 async def called(work: Callable[[], Any], threads: Executor | None = None) -> Any:
-    """The result of a user's function; `work` is a `partial` of it. Async ones are awaited; others run in a thread, so
-    that the calls in flight do not wait for them."""
+    """The result of a user's function; `work` is a `partial` of it. An async function is awaited; any other runs in a
+    thread, so that calls in flight do not wait for it."""
     if inspect.iscoroutinefunction(work):
         return await work()
     result = await asyncio.get_running_loop().run_in_executor(threads, copy_context().run, work)
@@ -81,10 +81,10 @@ def named(part: Any) -> str:
 
 
 def fingerprint(part: Any, *, module: bool = True) -> str:
-    """A part's name and a hash of its source: a run does not continue with another gate than it began with.
+    """A part's name and a hash of its source, so that no run continues with another gate than it began with.
 
-    Variables that a function closes over are not seen; pass them as a dataclass's fields or as `partial` arguments.
-    Without `module`, the same function counts as the same wherever it is imported from.
+    Variables that a function closes over do not count; pass them as a dataclass's fields or as `partial` arguments.
+    Without `module`, it does not matter from which module a function is imported.
     """
     if isinstance(part, partial):
         return f"{fingerprint(part.func, module=module)}{part.args!r}{sorted(part.keywords.items())!r}"

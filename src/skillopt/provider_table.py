@@ -1,7 +1,7 @@
-"""Everything that we know about providers of models: one row each. A new provider is a row here and a line in
-docs/providers.md; nothing else looks at how a model's name begins.
+"""The table of model providers, one row each. A new provider is a row here and a line in docs/providers.md; no other
+code looks at the prefix of a model's name.
 
-Only the standard library, since configs, records and commands read it.
+Imports only the standard library, because configs, records and commands read the table.
 """
 
 from __future__ import annotations
@@ -20,75 +20,75 @@ class Provider:
     """One provider of models. The defaults are those of an endpoint on the network that bills by the token."""
 
     prefix: str
-    """The part of its models' names before the colon."""
+    """The part of its models' names before the colon, such as `openai`."""
     factory: str = _LIBRARY
     """`module:function` that makes the ChatModel from a ModelSpec (models/base.py); imported when it is needed."""
     families: str = ""
-    """A regular expression of how its models' names begin, for a hint if the provider is missing."""
+    """A regular expression for the beginning of its models' names, for a hint if a name has no provider."""
     roles: tuple[str, ...] = ("target", "optimizer")
-    """The roles that it can have."""
+    """The roles that its models can have."""
     role_hint: str = ""
-    """What to do if a config gives it another role."""
+    """The end of the error if a config gives its model another role."""
     needs_model: bool = True
     """False if the prefix alone names a model."""
 
     key_variable: str = ""
     """The environment variable that holds the key; empty: PREFIX_API_KEY."""
     key_optional: bool = False
-    """May it be called without a key?"""
+    """True if it can be called without a key."""
     url: str = ""
-    """Its base URL; empty if the client library has it, or nothing is sent."""
+    """The base URL; empty if the client library has it, or if no URL is needed."""
     url_variable: str = ""
     """An environment variable that replaces the base URL."""
     url_setting: str = ""
     """The config key that has the base URL for all roles."""
     url_hint: str = ""
-    """What to do if there is no base URL."""
+    """The error if no base URL is set, with the way to set one."""
     limit_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     """The parameter of the OpenAI chat protocol that limits a reply."""
 
     is_local: bool = False
-    """Does it run on this machine, without an account?"""
+    """True if its models run on this machine, without an account."""
     has_weights: bool = False
-    """Is it a file of weights that is fetched before the first call?"""
+    """True if a model is a file of weights, which is fetched before the first call."""
     is_simulated: bool = False
-    """Is it part of the simulated world?"""
+    """True if it is part of the simulated world."""
     is_function: bool = False
-    """Is it a Python function that a program passes in?"""
+    """True if a model is a Python function that a program passes in."""
     runs_program: bool = False
-    """Does it start a program of the user's?"""
+    """True if its models start a program of the user."""
     path: Literal["", "file", "folder"] = ""
-    """If the model's name is a path: `file` or `folder`."""
+    """`file` or `folder` if a model's name may be such a path; else empty."""
     takes_images: bool | None = None
-    """Do its models take images? None: it depends on the model."""
+    """True if its models take images; None if that depends on the model."""
     deterministic: bool | None = False
-    """Does the same request always give the same reply? None: each model declares it."""
+    """True if the same request always gets the same reply; None if each model declares it."""
     human_paced: bool = False
-    """May a reply take hours, because a person writes it?"""
+    """True if a reply may take hours, because a person writes it."""
     probed_roles: tuple[str, ...] = ("target", "optimizer")
     """The roles in which the doctor sends it a test request."""
     call_timeout: float = 120.0
     """Seconds until a call without an answer is ended and retried, unless the config says otherwise."""
     max_concurrency: Callable[[], int] | None = None
-    """Calls at once that it can make use of; None: as many as the config says."""
+    """Gives the most calls at once that are useful; None if only the config limits them."""
 
     cache_settings: tuple[str, ...] = ()
     """Settings of the client library that ask the endpoint to cache the beginning of requests: tools and system prompt.
-    Empty if it caches without being asked, or has no cache."""
+    Empty if the endpoint caches without a setting, or has no cache."""
     cached_from: int = 0
-    """The least tokens of a prefix that is cached, asked or not; 0 if no cache is known. Some models need more."""
+    """The fewest tokens of a prefix that the endpoint caches; 0 if no cache is known. Some models need more tokens."""
     warms_cache: bool = False
-    """Is a prefix read from the cache only after a reply to the first request with it, while requests at the same time
-    pay for writing it again? Then that first request goes alone."""
+    """True if a prefix is in the cache only after the first reply to it, and requests before that reply pay for writing
+    it again. The first request is then sent alone."""
 
     price_list: str = ""
-    """Its name in genai-prices; empty if that has no prices of it."""
+    """Its name in the package genai-prices; empty if that package does not have its prices."""
     is_free: bool = False
-    """Does it cost nothing?"""
+    """True if its calls cost nothing."""
     reports_cost: bool = False
-    """Does each reply report its cost?"""
+    """True if each reply reports its cost."""
     estimates_tokens: bool = False
-    """Are tokens counted from the texts, because replies do not report them?"""
+    """True if tokens are estimated from the texts, because replies do not report them."""
 
     @property
     def key_name(self) -> str:
@@ -217,7 +217,7 @@ _ROWS = (
     Provider(prefix="xai", families=r"grok-", price_list="x-ai"),
 )
 PROVIDERS: dict[str, Provider] = {row.prefix: row for row in _ROWS}
-"""The rows, by prefix. Coding agents, which packages register, are not in it; `provider_of` finds them."""
+"""The rows of the table by prefix, without coding agents: packages register these, and `provider_of` finds them."""
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -227,13 +227,13 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 def provider_of(name: str) -> Provider:
-    """The provider of `provider:model`: a row, a coding agent, or else the client library, which knows many more."""
+    """The provider of `provider:model`: a row of the table, a coding agent, or else one of the client library."""
     prefix, _ = split_name(name)
     return PROVIDERS.get(prefix) or _agent(prefix) or Provider(prefix=prefix)
 
 
 def program_of(name: str) -> Provider:
-    """As `provider_of`; if a command line is a coding agent (`command:codex`), the agent's provider."""
+    """The provider of a model; if the model is a command of a coding agent (`command:codex`), that agent's provider."""
     row = provider_of(name)
     return (_agent(split_name(name)[1]) if row is COMMAND else None) or row
 
@@ -257,8 +257,8 @@ def _agent(name: str) -> Provider | None:
 
 
 def with_provider(name: str) -> str:
-    """`openai:gpt-4o-mini` for a model of a well-known family without its provider, or for `openai/gpt-4o-mini`; empty
-    for any other name."""
+    """The full name of a model, such as `openai:gpt-4o-mini`, for `openai/gpt-4o-mini` and for `gpt-4o-mini` (a known
+    family); empty for any other name."""
     prefix, slash, model = name.partition("/")
     if slash and model and prefix in PROVIDERS:
         return f"{prefix}:{model}"
@@ -267,6 +267,6 @@ def with_provider(name: str) -> str:
 
 
 def path_of(name: str) -> str:
-    """The file or folder that a model's name is a path of; empty if the name is not a path."""
+    """The path of a file or folder in a model's name; empty if the name has no path."""
     row, (_, model) = provider_of(name), split_name(name)
     return model if row.path == "folder" or (row.path == "file" and "/" in model) else ""

@@ -1,8 +1,8 @@
-"""Statistics of paired measurements, by exact formulas if they exist; no table and no other package is needed.
+"""Statistics of paired measurements, by exact formulas if these exist; no other package is needed.
 
-Two skills, item by item. If neither is better, the samples of one item could as well have been the other skill's:
-that is all the tests below assume. They hold for few items, for any score between 0 and 1, and for items of very
-different difficulty.
+The tests below compare two skills item by item. They assume only this: if neither skill is better, each sample of an
+item could just as well have come from the other skill. They are valid for few items, for any score between 0 and 1, and
+for items of very different difficulty.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ Samples = tuple[Sequence[float], Sequence[float]]
 """One item's scores: under the current skill, and equally many under the candidate."""
 
 _DRAWS = 4000
-"""Random permutations for scores that are not 0 or 1."""
+"""The number of random permutations if a score is neither 0 nor 1."""
 _T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 """Student's t for 95 %, two-sided, by degrees of freedom from 1."""
 
 
 def interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
-    """95 % interval of the mean: Wilson's for 0/1 scores, bootstrap for others; None without values."""
+    """Confidence interval of the mean: Wilson's for scores of 0 and 1, bootstrap for others; None without values."""
     if not values:
         return None
     if all(value in (0, 1) for value in values):
@@ -51,9 +51,8 @@ def bootstrap(values: Sequence[float], confidence: float = 0.95, draws: int = 20
 def gain_interval(differences: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
     """95 % interval of the mean difference of two skills; None without items.
 
-    Its width is never 0: ten items that all changed say that most items change, and not that every one does.
-    Differences of 0/1 scores, and those that are all equal, count with one more item won and one more lost (Bonett and
-    Price).
+    The width is never 0: if all of ten items changed, most items change, but perhaps not every item. One item won and
+    one item lost are added if the differences come from scores of 0 and 1 or are all equal (Bonett and Price).
     """
     if not differences:
         return None
@@ -67,7 +66,7 @@ def gain_interval(differences: Sequence[float], confidence: float = 0.95) -> tup
 
 
 def smallest_sure(items: int) -> float:
-    """The smallest gain whose interval leaves out zero if no item gets worse."""
+    """The smallest gain whose interval excludes zero if no item gets worse."""
     for better in range(1, items + 1):
         bounds = gain_interval([1.0] * better + [0.0] * (items - better))
         if bounds and bounds[0] > 0:
@@ -76,7 +75,7 @@ def smallest_sure(items: int) -> float:
 
 
 def seeds_interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """95 % interval of a mean over a few runs (Student's t); None for a single one."""
+    """95 % interval of a mean over a few runs (Student's t); None for a single run."""
     if len(values) < 2:
         return None
     half = student_t(len(values) - 1) * stdev(values) / math.sqrt(len(values))
@@ -84,7 +83,7 @@ def seeds_interval(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 def student_t(freedom: int) -> float:
-    """Student's t for 95 %, two-sided: a table, and above it the normal quantile's expansion, exact to 0.001."""
+    """Student's t for 95 %, two-sided; above ten degrees of freedom by an expansion that is exact to 0.001."""
     if freedom <= len(_T95):
         return _T95[freedom - 1]
     z = NormalDist().inv_cdf(0.975)
@@ -94,17 +93,18 @@ def student_t(freedom: int) -> float:
 
 
 def sign_test(wins: int, losses: int) -> float:
-    """McNemar's exact test, one-sided: the probability of this many wins or more among items that differ, by chance."""
+    """McNemar's exact test, one-sided: the probability that chance gives at least this many wins among the differing
+    items."""
     total = wins + losses
     return sum(math.comb(total, k) for k in range(wins, total + 1)) / int(2**total)
 
 
 def permutation_p(samples: Sequence[Samples]) -> float:
-    """How likely the candidate looks as good as this, or better, when it is not better at all (one-sided p).
+    """The one-sided p-value: the probability that a candidate that is not better looks at least this good.
 
-    Each item's samples are dealt out anew to the two skills, in every way that there is. An item counts by the square
-    of its difference: a few items that always differ weigh more than many that sometimes do. With one sample each this
-    is McNemar's exact test.
+    The samples of each item are assigned to the two skills in every possible way. An item counts by the square of its
+    difference: a few items that always differ weigh more than many that sometimes differ. With one sample of each item,
+    this is McNemar's exact test.
     """
     if all(value in (0, 1) for pair in samples for side in pair for value in side):
         return _exact([(len(a), int(sum(a)), int(sum(b))) for a, b in samples])
@@ -116,7 +116,7 @@ def _weight(difference: float) -> float:
 
 
 def _exact(counts: Sequence[tuple[int, int, int]]) -> float:
-    """The exact distribution over all permutations, item after item; each item's is hypergeometric."""
+    """The exact p-value over all permutations, built item by item; the sums of one item are hypergeometric."""
     reach: dict[int, float] = {0: 1.0}
     observed = 0
     for repeats, before, after in counts:
@@ -139,8 +139,8 @@ def _exact(counts: Sequence[tuple[int, int, int]]) -> float:
 
 
 def _drawn(samples: Sequence[Samples]) -> float:
-    """The same by random permutations, with a fixed seed; the observed order is one of them. The order of samples and
-    items does not matter. Only items whose samples are all equal are left out: permuting those changes nothing.
+    """The p-value by random permutations with a fixed seed; the observed order counts as one of them. The order of
+    samples and items does not matter. Items whose samples are all equal are left out: permuting them changes nothing.
     """
     observed = math.fsum(_weight(math.fsum(b) - math.fsum(a)) for a, b in samples)
     pools = sorted(sorted([*a, *b]) for a, b in samples if len({*a, *b}) > 1)
@@ -155,10 +155,10 @@ def _drawn(samples: Sequence[Samples]) -> float:
 
 
 def smallest_detectable(items: int, noise: float, alpha: float = 0.05) -> float:
-    """The smallest true gain, as a share of the items, that the paired gate finds four times out of five. An estimate.
+    """An estimate of the smallest true gain, as a share of the items, that the paired gate finds in four of five cases.
 
     `noise` is the share of rollouts whose outcome flips. Without noise one item is enough. With noise, items that are
-    really better must be distinguished from those that only seem to differ; bench/gate.py checks it by simulation.
+    really better must be told from items that only seem to differ; bench/gate.py checks the estimate by simulation.
     """
     repeats = 5
     step, spread = (1 - 2 * noise) ** 2, 2 * noise * (1 - noise)
@@ -185,7 +185,7 @@ def kappa(first: Sequence[bool], second: Sequence[bool]) -> float | None:
 
 
 def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """The rank correlation, with mean ranks for equal values; None if one of the two never varies."""
+    """The rank correlation, with mean ranks for equal values; None if all values of one side are equal."""
     if len(set(first)) < 2 or len(set(second)) < 2:
         return None
     return correlation(_ranks(first), _ranks(second))

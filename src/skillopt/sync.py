@@ -1,4 +1,4 @@
-"""Async work from code that is not async, also if an event loop runs already, as in a notebook."""
+"""Runs async work from code that is not async, also if an event loop is running already, as in a notebook."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def run_sync(work: Coroutine[Any, Any, T], interrupt: Callable[[], bool] = lambda: False) -> T:
-    """Wait for async work from code that is not async. If a loop runs already (in a notebook), use another thread.
+    """Run async work and return its result. If an event loop is running already (in a notebook), use another thread.
 
-    A notebook's stop button does what Ctrl-C does: `interrupt` ends the work cleanly; if it cannot (it gives False),
-    and when the button is pressed again, the work is cancelled.
+    A notebook's stop button works like Ctrl-C: it calls `interrupt`, which ends the work cleanly. If `interrupt`
+    returns False, or the button is pressed again, the work is cancelled.
     """
     try:
         return _finished(work, interrupt)
@@ -32,7 +32,7 @@ def run_sync(work: Coroutine[Any, Any, T], interrupt: Callable[[], bool] = lambd
 
 
 def one_message(function: F) -> F:
-    """A decorator: errors of SkillOpt leave the function without their causes, because the message says everything."""
+    """A decorator: the function raises errors of SkillOpt without their causes, because the message says everything."""
 
     @functools.wraps(function)
     def called(*arguments: Any, **keys: Any) -> Any:
@@ -80,11 +80,11 @@ def _in_a_loop() -> bool:
 
 @contextlib.contextmanager
 def ending_shortly() -> Iterator[None]:
-    """If the program does not catch a stop in this block, it ends as a command does: with one line and no traceback."""
+    """If nothing catches a stop in this block, the program ends as a command does: with a message and no traceback."""
     try:
         yield
     except (Stopped, KeyboardInterrupt):
-        if sys.excepthook is sys.__excepthook__:  # leave it if other code shows errors
+        if sys.excepthook is sys.__excepthook__:  # leave the hook alone if other code has set one
             sys.excepthook = _say_stopped
         raise
 
@@ -99,7 +99,7 @@ def _say_stopped(kind: type[BaseException], error: BaseException, trace: Traceba
 
 
 class _Elsewhere(Generic[T]):
-    """Async work on a separate loop in a separate thread."""
+    """Runs async work on a separate event loop in a separate thread."""
 
     def __init__(self, work: Coroutine[Any, Any, T]) -> None:
         self.done: Future[T] = Future()

@@ -1,4 +1,4 @@
-"""The limits for all runs that an agent starts together: those of the user's config files, else our own."""
+"""The limits for all runs that an agent starts, taken together: those of the user's config files, else the defaults."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _MOST = {"max_usd": 50.0, "max_calls": 20_000, "max_tokens": 50_000_000}
 
 @dataclass(eq=False)
 class Start:
-    """A run that was started here, and the most that it may take."""
+    """A run that this server started, and the most that the run may cost."""
 
     run: str
-    """All settings except budget and hardware: starts with the same settings continue one run."""
+    """The settings as text, except budget and hardware. Starts with the same settings continue one run."""
     limits: dict[str, float]
     launches: int = 0
-    """How often it was launched; launches that did not begin do not count."""
+    """The number of times that the run was launched; launches that did not begin do not count."""
 
 
 class Allowances:
@@ -43,21 +43,21 @@ class Allowances:
     def take(self, config: Config, file: Path, settings: PageSettings, *, fresh: bool) -> Start | None:
         """Reserve the most that a start of `config`, which was read from `file`, may cost; None if it is free.
 
-        Raises UserError if that is more than the user allows. The limits of the file may only be lowered, whether it is
-        the user's or that of a run. What counts besides is the user's file that has limits for the same endpoint and
-        key: the file itself, else any other; else `_MOST`.
+        Raises UserError if that is more than the user allows. A start may only lower the limits of `file`, which is the
+        user's or a run's. It must also fit the limits of a user's file for the same endpoint and key: of `file` itself,
+        else of any other file. If no file has such limits, `_MOST` counts.
         """
         if not (models := _costly(config)):
             return None
         budget, file = config.budget, file.resolve()
         if not _limited(budget):
             listed = ", ".join(f"budget.{limit}" for limit in _MOST)
-            raise UserError(f"{', '.join(models.values())} may cost money, and there is no budget; set one of {listed}")
+            raise UserError(f"{', '.join(models.values())} may cost money, but no budget is set; set one of {listed}")
         _check_lowered(budget, forms.read(file, settings).budget)
         configs = user_configs(settings)
         priced = [configs[file]] if file in configs else [Config(), *configs.values()]
         if budget.prices not in [each.budget.prices for each in priced]:
-            raise UserError("budget.prices: only a config file sets prices, since budget.max_usd counts by them")
+            raise UserError("budget.prices: only a config file may set prices, because budget.max_usd uses them")
         limited = {path: each for path, each in configs.items() if _limited(each.budget)}
         sharing = [path for path, each in limited.items() if models.keys() & _costly(each).keys()]
         sources: Sequence[Path | None] = (

@@ -1,4 +1,4 @@
-"""The server on the official SDK: every tool, with readable SkillOpt errors."""
+"""The MCP server, built on the official SDK: serves every tool, with readable SkillOpt errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ letter alone; never look at the test items, the data or the run's files for it."
 
 
 def make_server(root: Path) -> Any:
-    """An MCPServer for one folder."""
+    """Make an MCPServer with all tools, for one folder."""
     try:
         from mcp.server import MCPServer
         from mcp.server.mcpserver.exceptions import ToolError
@@ -37,7 +37,7 @@ def make_server(root: Path) -> Any:
 
 
 def _told(tool: Callable[..., Any], tools: Tools, error_type: type[Exception]) -> Callable[..., Any]:
-    """The tool off the event loop, with an error that an agent can read."""
+    """Wrap a tool so that it does not block the event loop and raises errors that an agent can read."""
 
     @functools.wraps(tool)
     async def call(*arguments: Any, **named: Any) -> Any:

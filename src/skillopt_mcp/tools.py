@@ -1,4 +1,4 @@
-"""The tools that an agent is given. Their docstrings are what it reads of them."""
+"""The tools that an agent gets. The agent reads their docstrings."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from skillopt_webui.questions import Questions
 from skillopt_webui.runs import RunIndex
 
 LONGEST_WATCH = 50.0
-"""Seconds; many clients give a tool a minute."""
+"""The most seconds that `watch_run` waits; many clients end a tool's call after a minute."""
 _BEGINS = 30.0
-"""Seconds until a started run has its folder."""
+"""Seconds within which a started run must have its folder."""
 
 
 class ListedRun(Record):

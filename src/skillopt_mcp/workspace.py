@@ -1,4 +1,4 @@
-"""Limits what the server may read and start: one folder, and nothing that costs money without a budget."""
+"""Limits the server to one folder, and to runs that are free or have a budget."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from skillopt_webui.settings import PageSettings, make_settings
 
 
 class Workspace:
-    """A folder with configs, data and `outputs/`. Nothing outside of it is touched."""
+    """A folder with configs, data and `outputs/`. Files outside of the folder are neither read nor changed."""
 
     def __init__(self, root: Path) -> None:
         if not root.is_dir():
@@ -30,7 +30,7 @@ class Workspace:
 
     @property
     def settings(self) -> PageSettings:
-        """The limits of this folder, made anew for each request: a config's folder may be new."""
+        """The limits of this folder. Made anew for each request, because a folder with a config may be new."""
         near = [path.parent for path in sorted(self.root.glob("*/config.y*ml")) if not path.parent.name.startswith(".")]
         made = make_settings(workspace=self.root, configs=[self.root / "configs", *near])
         return replace(made, searched=self.root, reach=f"{self.root}, the folder of this server")
@@ -40,18 +40,18 @@ class Workspace:
         return [shown(settings, path) for path in listed_configs(settings)]
 
     def run(self, name: str) -> Run:
-        """`sim/2026-11-17_22-40-05_seed42-1a2b3c4d`, below outputs/."""
+        """The run with a name below outputs/, such as `sim/2026-11-17_22-40-05_seed42-1a2b3c4d`."""
         try:
             return find_run(self.settings, f"0/{name}")
         except NotThereError as error:
-            if error.__cause__:  # the run exists, but holds links
+            if error.__cause__:  # the run exists, but contains links
                 raise
             raise NotThereError(
                 f"no run '{name}'; list_runs names them, such as sim/2026-11-17_22-40-05_seed42-1a2b3c4d"
             ) from None
 
     def load(self, path: str, changes: Sequence[str] = ()) -> tuple[Config, str]:
-        """A config with `section.key=value` changes, checked; and its text."""
+        """Read a config, apply `section.key=value` changes and check it. Returns the config and its text."""
         settings = self.settings
         tree = yaml.safe_load(forms.load(self._file(path), settings)) or {}
         for change in changes:
@@ -61,8 +61,8 @@ class Workspace:
         return config, forms.dump(tree)
 
     def load_to_start(self, path: str, changes: Sequence[str] = (), *, fresh: bool = False) -> tuple[str, Start | None]:
-        """The text of a config that may be started, and its reservation: a config that costs money has a budget that
-        the user allows."""
+        """The text of a config that may be started, and the reservation of its cost. Raises UserError if a config
+        that costs money has no budget that the user allows."""
         config, text = self.load(path, changes)
         return text, self.allowances.take(config, self._file(path), self.settings, fresh=fresh)
 

@@ -1,4 +1,4 @@
-"""Which runs are being worked on: those whose lock a process holds, wherever it was started."""
+"""Finds the runs that a process works on: their lock is held, no matter who started the process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LOCKS = Path("/proc/locks")
 
 
 def holders(locks: Mapping[str, os.stat_result]) -> dict[str, int]:
-    """Lock files that a trainer holds, by path, each with its process. Taking the lock to find out would disturb it."""
+    """The lock files that a process holds, by path, each with the process. To try a lock would disturb its process."""
     if _LOCKS.exists():
         held = _held_files()
         keys = {path: (known.st_dev, known.st_ino) for path, known in locks.items()}
@@ -21,8 +21,8 @@ def holders(locks: Mapping[str, os.stat_result]) -> dict[str, int]:
 
 
 def holder(run: Path) -> int | None:
-    """The process that works on a run. Links are refused: a link to another program's lock would make that program the
-    one to stop."""
+    """The process that works on a run; None if there is none. Links are refused: through a link to another program's
+    lock, the page would stop that program."""
     lock = str(run / "run.lock")
     try:
         known = os.lstat(lock)
@@ -32,7 +32,7 @@ def holder(run: Path) -> int | None:
 
 
 def _held_files() -> dict[tuple[int, int], int]:
-    """`1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF` for every lock on this machine."""
+    """The process of each locked file, from the lines `1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF`."""
     held = {}
     for line in _LOCKS.read_text(encoding="ascii", errors="replace").splitlines():
         parts = line.split()
@@ -43,7 +43,7 @@ def _held_files() -> dict[tuple[int, int], int]:
 
 
 def _written_pid(lock: str) -> int:
-    """The process number that the lock's holder has written; 0 if nobody holds it."""
+    """The process number that the lock's holder has written; 0 if the lock is free."""
     try:
         return int(Path(lock).read_text().split()[0]) if RunDirectory(Path(lock).parent).busy() else 0
     except (OSError, ValueError, IndexError):

@@ -1,5 +1,5 @@
-"""Limits for configs from the browser, an MCP client or a run's folder: they may name files under the folders; and
-code, endpoints and keys only as a file in the config folders has them."""
+"""Limits for configs from the browser, an MCP client or a run's folder. They may only name files under the page's
+folders, and only code, endpoints and keys that a file in the config folders names."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ from skillopt_webui.settings import PageSettings
 _TEXT = {".md", ".markdown", ".txt"}
 _CODE = ("env.agent", "env.command", "env.agent_options")
 _NAMES = ("env.name", "env.scoring")
-"""Names without a colon are built in, or an installed plug-in's."""
+"""Keys that name a part. A name without a colon is built in, or belongs to an installed plug-in."""
 _OPTIONS = ("env.options", "env.scoring_options")
 _POWERS = ("command", "pass_env", "sandbox")
-"""Options that name a program, give it variables of the environment or let it out of the sandbox."""
+"""Options that name a program, pass variables of the environment to it, or run it outside of the sandbox."""
 _PLACES = (
     "env.split_dir", "env.data", "train.init_notes", "gradient.prompts_dir", "gradient.feedback",
     "models.judge_calibration",
 )  # fmt: skip
 _MODELS = ("models.target_model", "models.optimizer_model", "models.judge_model")
-"""Some providers (Hugging Face) take an address for the name of a model, and send their key there."""
+"""Keys that name models. Some providers (Hugging Face) accept an address as a model's name, and send the key there."""
 _ADDRESSES = ("trackers.mlflow_uri", "trackers.otel_endpoint", "hardware.ray_address")
-"""Servers that get a run's data, some of them with a key of the environment."""
+"""Keys that name servers, which get a run's data, and some of them a key of the environment."""
 
 
 def check_allowed(config: Config, settings: PageSettings) -> None:
-    """Raise if a config leads out of the folders. A user of the page may use this machine's keys, and nothing more."""
+    """Raise if a config leads out of the folders. A user of the page may use this machine's keys but nothing else."""
     if problem := next(iter(problems(config, settings).items()), None):
         raise UserError(f"config: {problem[0]}: {problem[1]}")
 
 
 def run_config(run: Run, settings: PageSettings) -> str:
-    """The text of a run's config, checked like any other: the run may come from elsewhere."""
+    """The text of a run's config, checked like every other config, because the run may come from another machine."""
     with run.files.as_written():
         text = run.text(run.files.config_yaml)
     check_allowed(with_outputs(forms.parse(text), run.root.parent.parent), settings)
@@ -69,7 +69,7 @@ def problems(config: Config, settings: PageSettings) -> dict[str, str]:
         if flat.get(dotted) and not fits(place, roots):
             found[dotted] = outside
         elif flat.get(dotted) and _links_away(place, roots):
-            found[dotted] = f"holds a link that leads out of {settings.reach}; copy the file there"
+            found[dotted] = f"contains a link that leads out of {settings.reach}; copy the file there"
     skill = config.train.init_skill
     if skill and not _is_skill(settings.workspace / skill, roots):
         found["train.init_skill"] = (
@@ -89,7 +89,7 @@ def problems(config: Config, settings: PageSettings) -> dict[str, str]:
 
 
 def _unwritten(config: Config, settings: PageSettings) -> dict[str, str]:
-    """Code, endpoints with their keys, and servers that no file in the config folders has; by field."""
+    """Problems by field: code, endpoints with their keys, and servers that no file in the config folders names."""
     flat, found = config.flat(), {}
     code = _code(flat, settings.workspace)
     endpoints = {role: endpoint_of(role, config) for role in _roles(config)}
@@ -100,8 +100,8 @@ def _unwritten(config: Config, settings: PageSettings) -> dict[str, str]:
     written = list(user_configs(settings).values()) if code or wanted or servers or models else []
     if code and not any(_code(known.flat(), settings.workspace) == code for known in written):
         found[next(iter(code))] = (
-            "names code; only code that a file in the config folders names is started from here (start the page with "
-            "--configs FOLDER, or the run in a terminal)"
+            "names code; this page only starts code that a file in the config folders names (start the page with "
+            "--configs FOLDER, or start the run in a terminal)"
         )
     known_endpoints = {endpoint_of(role, known) for known in written for role in _roles(known)}
     for role, (url, key_name) in wanted.items():
@@ -126,14 +126,14 @@ def _roles(config: Config) -> tuple[str, ...]:
 
 
 def _field(flat: Settings, role: str) -> str:
-    """The field that decides about a role's endpoint."""
+    """The config key that sets a role's endpoint."""
     shared = provider_of(str(flat[f"models.{role}_model"])).url_setting
     fields = (f"models.{role}_url", shared, f"models.{role}_key_name")
     return next(field for field in fields if flat.get(field))
 
 
 def _code(flat: Settings, workspace: Path) -> Settings:
-    """The settings of a config about the user's code: what is run, with which powers. Empty if it names none."""
+    """The settings that name the user's code, with its powers; empty if the config names no code."""
     found = {key: flat[key] for key in _NAMES if ":" in str(flat.get(key))}
     found |= {key: flat[key] for key in _CODE if flat.get(key)}
     for key in _OPTIONS:
@@ -147,7 +147,7 @@ def _code(flat: Settings, workspace: Path) -> Settings:
 
 
 def _anchored(value: JsonValue, workspace: Path) -> JsonValue:
-    """Files by their one path, however a config writes it; a path that leads through links stays as it is written."""
+    """A value with absolute paths for its files, to compare them; a path that leads through links stays as written."""
     if isinstance(value, Mapping):
         return {key: _anchored(below, workspace) for key, below in value.items()}
     if isinstance(value, list | tuple):
@@ -164,7 +164,7 @@ def _anchored(value: JsonValue, workspace: Path) -> JsonValue:
 
 
 def user_configs(settings: PageSettings) -> dict[Path, Config]:
-    """The files in the config folders that can be read."""
+    """The configs in the config folders, by file; files that are not valid configs are left out."""
     configs = {}
     for path in config_files(settings):
         with contextlib.suppress(SkillOptError):
@@ -198,7 +198,7 @@ def _is_there(path: Path) -> bool:
 
 
 def _is_skill(path: Path, roots: tuple[Path, ...]) -> bool:
-    """A text file, or a package: all of its files are copied into the run, so that none may be hidden."""
+    """True for a text file, or for a package without hidden files: all its files are copied into the run."""
     if not fits(path, roots):
         return False
     if not (path / FILE).is_file():
@@ -208,6 +208,6 @@ def _is_skill(path: Path, roots: tuple[Path, ...]) -> bool:
 
 
 def _links_away(path: Path, roots: tuple[Path, ...]) -> bool:
-    """Does a folder of data or prompts hold a link that leads out?"""
+    """True if a folder contains a link that leads out of the roots."""
     inside = (Path(place) / name for place, folders, files in os.walk(path) for name in (*folders, *files))
     return any(entry.is_symlink() and not fits(entry, roots) for entry in inside)

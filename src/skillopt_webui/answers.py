@@ -1,4 +1,4 @@
-"""Shared by all handlers: reading a request, answering in JSON, and error messages."""
+"""What all handlers share: reading a request, answering in JSON, and error messages."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from skillopt_webui.security import Door
 from skillopt_webui.settings import PageSettings
 
 RUN = r"/api/runs/{root:\d+}/{benchmark}/{run}"
-"""The beginning of a run's address."""
+"""The beginning of every address of a run."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _log = logging.getLogger("skillopt_webui")
 _SMALL = 2_000
-"""Answers below this many bytes are not worth packing."""
+"""Shorter answers (in bytes) are not compressed."""
 
 
 @dataclass(frozen=True)
@@ -50,17 +50,17 @@ STATE: web.AppKey[Server] = web.AppKey("state", Server)
 
 
 def run_of(request: web.Request) -> Run:
-    """The run that an address names."""
+    """The run that a request's address names."""
     return find_run(request.app[STATE].settings, run_name(request.match_info))
 
 
 def run_name(args: Mapping[str, str]) -> str:
-    """`0/sim/2026-11-17_22-40-05_seed42-1a2b3c4d`."""
+    """The run's name from the parts of an address: `0/sim/2026-11-17_22-40-05_seed42-1a2b3c4d`."""
     return "/".join(args[name] for name in ("root", "benchmark", "run"))
 
 
 def answer(value: BaseModel) -> web.Response:
-    """JSON, packed if it is long. Keys of the environment never leave, whatever file they got into."""
+    """A response with a value as JSON, compressed if it is long. Keys of the environment are redacted."""
     body = redact(as_json(value)).encode("utf-8", "replace")
     response = web.Response(body=body, content_type="application/json", charset="utf-8")
     if len(body) > _SMALL:
@@ -82,7 +82,7 @@ class Done(Record):
 
 
 class Body(BaseModel):
-    """The body of a request; a field that is null or not in it has its default."""
+    """The body of a request. A field that is null or missing has its default."""
 
     model_config = ConfigDict(strict=True)
 
@@ -99,11 +99,11 @@ B = TypeVar("B", bound=Body)
 
 @dataclass(frozen=True)
 class Call(Generic[B]):
-    """A request: what its address and its body say."""
+    """A request: the parts of its address, and its body."""
 
     server: Server
     args: Mapping[str, str]
-    """The parts of the path, and what follows the question mark."""
+    """The values in the path and in the query of the address."""
     wish: B
 
     @property
@@ -119,7 +119,7 @@ class Call(Generic[B]):
 
 
 class Routes(web.RouteTableDef):
-    """Addresses, each with a function from a call to its answer; the function runs in a thread."""
+    """Addresses, each with a function that gets a Call and returns the answer; the function runs in a thread."""
 
     def read(self, path: str) -> Callable[[Callable[[Call[Body]], BaseModel]], None]:
         return self._serve("GET", path, Body)
@@ -140,7 +140,7 @@ class Routes(web.RouteTableDef):
 
 
 async def body(request: web.Request, model: type[B]) -> B:
-    """Raises UserError if a field is not what it must be."""
+    """Read the body of a request. Raises UserError if a field has a wrong value."""
     try:
         return model.model_validate_json(await request.read())
     except ValidationError as error:
@@ -161,8 +161,8 @@ def number(text: str) -> int:
 
 @web.middleware
 async def explain(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """The answer to a request that failed. It has the message of a SkillOpt error, but no details of other errors. It
-    says so if a run's file is damaged."""
+    """Answer a failed request with an error. It has the message of a SkillOpt error, also of a damaged file, but no
+    details of other errors."""
     try:
         with run_of(request).files.as_written() if "run" in request.match_info else nullcontext():
             return await handler(request)
@@ -171,14 +171,14 @@ async def explain(request: web.Request, handler: Handler) -> web.StreamResponse:
     except (SkillOptError, PatchLogError) as error:
         return _complaint(str(error), 400)
     except FileNotFoundError as error:
-        return _complaint(f"not written yet, or gone: {error.filename}", 404)
+        return _complaint(f"not written yet, or deleted: {error.filename}", 404)
     except web.HTTPException:
         raise
     except (ConnectionResetError, TimeoutError):
         raise
     except Exception:
         _log.exception("%s %s failed", request.method, request.path)
-        return _complaint("something went wrong in the server; its terminal says what", 500)
+        return _complaint("an unexpected error in the server; see its terminal for details", 500)
 
 
 def _complaint(what: str, status: int) -> web.Response:

@@ -1,4 +1,4 @@
-"""Requests of the page about configs: the form, checks while typing, questions before a start, and the start."""
+"""Answers the page's requests about configs: the form, checks while typing, questions before a start, and the start."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from skillopt_webui.settings import PageSettings
 
 routes = Routes()
 _AT_RESUME = ("budget.max_usd", "budget.max_calls", "budget.max_tokens", "budget.max_minutes", "hardware.workers")
-"""Keys that may change between a stop and a resume, and that the page offers."""
+"""Keys that the page lets a user change when a stopped run continues."""
 
 
 class Configs(Record):
@@ -27,7 +27,7 @@ class Configs(Record):
 
 
 class LoadBody(Body):
-    """One of a run, a config file or a template."""
+    """The name of a run, a config file or a template, whose config is loaded."""
 
     run: str = ""
     path: str = ""
@@ -37,7 +37,7 @@ class LoadBody(Body):
 class CheckBody(Body):
     yaml: str = ""
     set: dict[str, str | None] = Field(default={})
-    """Changes of single fields."""
+    """The fields that changed, each with its new text."""
 
 
 class QuestionBody(Body):
@@ -64,7 +64,7 @@ def list_configs(call: Call[Body]) -> Configs:
 
 @routes.change("/api/configs/load", LoadBody)
 def load(call: Call[LoadBody]) -> forms.CheckedConfig:
-    """The text of a config file, a run or a template; and all that the form needs of it."""
+    """The config of a file, a run or a template, as text and as values for the form."""
     settings, wish = call.settings, call.wish
     if wish.run:
         path = find_run(settings, wish.run).files.config_yaml
@@ -83,7 +83,7 @@ def check(call: Call[CheckBody]) -> forms.CheckedConfig:
 
 
 def _checked(settings: PageSettings, yaml: str, changes: dict[str, str | None] | None = None) -> forms.CheckedConfig:
-    """Errors of the config, and of this page's own limits."""
+    """Check a config, also against the limits of this page."""
     checked = forms.check(yaml, changes)
     if checked.valid and (errors := problems(forms.parse(checked.yaml), settings)):
         return checked.model_copy(update={"errors": errors, "valid": False})
@@ -108,16 +108,16 @@ def launch(call: Call[LaunchBody]) -> LaunchStatus:
 
 @routes.change(RUN + "/resume", ResumeBody)
 def resume(call: Call[ResumeBody]) -> LaunchStatus:
-    """The run's config again, in its folder; limits and workers may be others."""
+    """Continue a run with its own config, in its folder. Limits and the number of workers may change."""
     run = call.run
     if holder(run.root):
-        raise UserError("someone is working on this run already")
+        raise UserError("a process is already working on this run")
     yaml = run_config(run, call.settings)
     overrides = [f"env.output_root={quoted(str(run.root.parent.parent))}"]
     for key, text in call.wish.set.items():
         if key not in _AT_RESUME:
             raise UserError(f"{key}: cannot be changed when a run continues")
         overrides.append(f"{key}={text.strip() or 'null'}")
-    resuming = ["--resume"] if run.files.state.exists() else []  # one that ended in its first evaluation has no state
+    resuming = ["--resume"] if run.files.state.exists() else []  # a run that ended in its first evaluation has no state
     title, name = f"resume {run.root.name}", run_name(call.args)
     return call.server.launches.start("train", title, yaml, [*resuming, *overrides], run=name).status(call.settings)

@@ -1,6 +1,6 @@
-"""Review of harvested tasks: those of a harvest's folder, a person's decisions on them, and the tasks files.
+"""Answers requests about the review of harvested tasks: the tasks, a person's decisions, and the tasks files.
 
-Nothing is run for a page: a check that is a command is tried by `skillopt harvest review` alone.
+The page runs no commands: only `skillopt harvest review` tries a check that is a command.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SHOWN = 3
 class HarvestRow(Record):
     folder: str
     waiting: int
-    """Rules that nobody decided on."""
+    """The number of rules that nobody has decided on."""
     tasks: int
 
 
@@ -61,10 +61,10 @@ class HarvestBody(Body):
 class HarvestDecision(HarvestBody):
     task: str = ""
     action: str = ""
-    """keep, drop, merge or edit."""
+    """The decision: keep, drop, merge or edit."""
     into: str = ""
     text: str = ""
-    """edit: `rule=…`, `instruction=…`, or a check's kind and value: `contains=pnpm`."""
+    """For edit: `rule=…`, `instruction=…`, or a check's kind and value: `contains=pnpm`."""
 
 
 class FinishBody(HarvestBody):
@@ -74,7 +74,7 @@ class FinishBody(HarvestBody):
 
 @routes.read(HARVESTS)
 def harvests(call: Call[Body]) -> HarvestList:
-    """Harvests in the working folder and one level below it."""
+    """The harvests in the folders of the working folder and one level deeper."""
     root, rows = call.settings.workspace, []
     for path in sorted([*root.glob("*/tasks.json"), *root.glob("*/*/tasks.json")]):
         folder = shown(call.settings, path.parent)
@@ -99,7 +99,7 @@ def decision(call: Call[HarvestDecision]) -> HarvestPage:
 
 @routes.change(HARVESTS + "/finish", FinishBody)
 def write_files(call: Call[FinishBody]) -> WrittenFiles:
-    """Write the tasks files of what was kept."""
+    """Write the tasks files with the tasks that were kept."""
     settings, wish = call.settings, call.wish
     skill = settings.workspace / wish.skill if wish.skill else None
     if skill and not (skill.exists() and fits(skill, readable(settings))):

@@ -1,4 +1,4 @@
-"""Requests of the page about commands: evaluations, comparisons, and the state of any started command."""
+"""Answers the page's requests about commands: evaluations, comparisons, and the state of every started command."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SkillFiles(Record):
 
 
 class ChosenSkill(Body):
-    """A version of a run, or a file."""
+    """A skill: a version of a run, or a file."""
 
     run: str | None = None
     version: int | str = "best"
@@ -45,7 +45,7 @@ class ChosenSkill(Body):
 
 
 class MeasureBody(Body):
-    """Tasks and target of `config`, or of a run."""
+    """A measurement with the tasks and the target of a config file or a run."""
 
     split: str = "val"
     config: str = ""
@@ -67,8 +67,8 @@ class CompareBody(DiffBody, MeasureBody):
 
 @routes.read("/api/launches")
 def launches(call: Call[Body]) -> LaunchPage:
-    """Measurements that are at work (they come first) or that failed, the newest first. What ended well is among the
-    runs and results."""
+    """The measurements that are running, then those that failed, each the newest first. Successful measurements are in
+    the list of results."""
     every = [launch.status(call.settings) for launch in call.server.launches.all()]
     shown = [status for status in every if status.kind != "train" and status.code != 0]
     return LaunchPage(launches=sorted(shown, key=lambda status: status.state != "running"))
@@ -88,7 +88,7 @@ def stop(call: Call[Body]) -> LaunchStatus:
 
 @routes.read("/api/skills")
 def skills(call: Call[Body]) -> SkillFiles:
-    """Skill files that lie under the data folders; those of runs are named by run and version."""
+    """The skill files under the data folders, without those of runs."""
     return SkillFiles(files=_skill_files(call.settings))
 
 
@@ -103,44 +103,44 @@ def _skill_files(settings: PageSettings) -> list[str]:
 
 @routes.change("/api/evaluate", EvaluateBody)
 def evaluate(call: Call[EvaluateBody]) -> LaunchStatus:
-    """A skill on a split."""
+    """Start the measurement of a skill on a split."""
     skill, name = _skill(call.settings, call.wish.skill)
     return _measure(call, "eval", name, ["--skill", skill])
 
 
 @routes.change("/api/compare", CompareBody)
 def compare(call: Call[CompareBody]) -> LaunchStatus:
-    """Two skills on the same items: a paired test, and the items that improved or regressed."""
+    """Start a comparison of two skills on the same items."""
     (a, a_name), (b, b_name) = (_skill(call.settings, side) for side in (call.wish.a, call.wish.b))
     return _measure(call, "compare", f"{a_name} against {b_name}", [a, b, "--repeats", str(call.wish.repeats)])
 
 
 class TryBody(Body):
-    """A version of a run with another line, on the items that the version fails."""
+    """A version of a run with one line changed, to be measured on the items that the version fails."""
 
     run: str
     version: int
     file: str = FILE
-    """The file of a package."""
+    """The file of the package that has the line."""
     line: Annotated[int, Field(ge=1)]
     text: str
-    """The new line, or lines."""
+    """The new text of the line; it may have several lines."""
     split: Literal["train", "val"] = "train"
     start: bool = False
-    """False: only say what it would take."""
+    """False if only the cost is asked for; True starts the measurement."""
 
 
 class TrialCost(Record):
     items: int
     rollouts: int
     usd: float | None
-    """An estimate from what the run's rollouts cost; None if a price is unknown."""
+    """The estimated dollars, by the cost of the run's rollouts; None if a price is unknown."""
     launch: LaunchStatus | None = None
 
 
 @routes.change("/api/try", TryBody)
 def try_text(call: Call[TryBody]) -> TrialCost:
-    """Measure an edited skill against the version that it was made from; the cost is said before anything starts."""
+    """Compare an edited skill with the version that it was made from; without `start`, only return the cost."""
     wish, run = call.wish, find_run(call.settings, call.wish.run)
     failing = _failing(run, wish.version, wish.split)
     paid = paid_now(run).target
@@ -175,8 +175,8 @@ def _edited(skill: Skill, wish: TryBody) -> Skill:
 
 
 def _failing(run: Run, version: int, split: str) -> list[str]:
-    """Items of a split that were solved in fewer than half of their samples when they were last measured: under this
-    version, or the newest before it, since not every version meets every item."""
+    """The items of a split that scored below one half when last measured: under this version, or under the newest
+    earlier version, because not every version is measured on every item."""
     table = run_items(run)
     name = f"v{version}"
     upto = table.columns.index(name) + 1 if name in table.columns else 0
@@ -187,7 +187,7 @@ def _failing(run: Run, version: int, split: str) -> list[str]:
 
 @routes.change("/api/diff", DiffBody)
 def diff(call: Call[DiffBody]) -> view.Diff:
-    """Any two skills side by side."""
+    """The differences between two skills, for a view side by side."""
     a, b = (_skill(call.settings, side)[0] for side in (call.wish.a, call.wish.b))
     return view.diff(whole_text(side_of(a).skill), whole_text(side_of(b).skill))
 
@@ -204,7 +204,7 @@ def _measure(
 
 
 def _skill(settings: PageSettings, chosen: ChosenSkill | None) -> tuple[str, str]:
-    """A skill as a command takes it (a file, a package's folder, RUN@3), and its name."""
+    """A skill as an argument of a command (a file, a package's folder, RUN@3), and its name for people."""
     if chosen and chosen.run is not None:
         run, version = find_run(settings, chosen.run), chosen.version
         files = run.files
@@ -223,7 +223,7 @@ def _skill(settings: PageSettings, chosen: ChosenSkill | None) -> tuple[str, str
 
 
 def _config(settings: PageSettings, wish: MeasureBody) -> tuple[str, list[str]]:
-    """The tasks and the target: a config file, or a run's. Results go below the output folders in any case."""
+    """The text of the config (a file's or a run's), and overrides that put the results below the output folders."""
     if wish.run:
         run = find_run(settings, wish.run)
         return run_config(run, settings), [f"env.output_root={quoted(str(run.root.parent.parent))}"]

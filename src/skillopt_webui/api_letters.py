@@ -1,4 +1,4 @@
-"""Letters of a run whose optimizer is a handoff: the page shows them and takes replies."""
+"""Answers requests about the letters of a run whose optimizer is a handoff: shows them and accepts replies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LETTERS = RUN + "/letters"
 
 
 def letters_of(run: Run, settings: PageSettings) -> Box:
-    """The box of a run's letters. It must lie under the page's folders, after links are followed."""
+    """The box of a run's letters. Raises NotThereError if its real path is outside of the page's folders."""
     box = box_of(run.root)
     if box.folder.exists() and not inside(box.folder, readable(settings)):
         raise NotThereError(f"the letters are outside of {settings.reach}")
@@ -34,7 +34,7 @@ class LetterRow(Record):
     number: int
     stage: str
     problem: str
-    """What was wrong with the last reply."""
+    """The problem with the last reply; empty if there is none."""
     text: str | None = None
 
 
@@ -71,7 +71,7 @@ def letter(call: Call[Body]) -> LetterRow:
 
 @routes.change(LETTERS + r"/{number:\d+}", ReplyBody)
 def reply(call: Call[ReplyBody]) -> Letters:
-    """Hand in a reply, checked as `skillopt answer` does."""
+    """Check and hand in a reply, as `skillopt answer` does."""
     box = letters_of(call.run, call.settings)
     hand_in(box, call.number("number"), call.wish.reply.encode("utf-8", "replace"))
     return open_letters(box)

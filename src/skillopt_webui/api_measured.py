@@ -1,4 +1,4 @@
-"""Evaluations, comparisons and checks: their results and items, wherever they were started."""
+"""Answers requests about evaluations, comparisons and checks: their results and items, no matter who started them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class MeasuredRow(Record):
 class MeasuredList(Record):
     rows: list[MeasuredRow]
     names: dict[str, str]
-    """Names of runs for people, by the run's folder."""
+    """The names that people gave to runs, by the run's folder."""
 
 
 class MeasuredPage(Record):
@@ -76,7 +76,7 @@ def _brief(kind: str, path: Path, state: Stamp | None) -> items.Result:
 
 
 def _read(call: Call[Body], make: Callable[[Run, items.Result], Made]) -> Made:
-    """The result of `make` on a measurement's folder and record; a damaged file is an error in the answer."""
+    """The result of `make` on a measurement's folder and record; raises Damaged if a file is damaged."""
     outputs, args = call.settings.outputs, call.args
     if call.number("root") >= len(outputs) or not all(plain_name(args[name]) for name in ("benchmark", "name")):
         raise NotThereError("no such measurement")
@@ -93,7 +93,7 @@ def _read(call: Call[Body], make: Callable[[Run, items.Result], Made]) -> Made:
 
 @routes.read(ONE)
 def one(call: Call[Body]) -> MeasuredPage:
-    """The result, and its table of items."""
+    """The result of a measurement, and its table of items."""
 
     def page(folder: Run, result: items.Result) -> MeasuredPage:
         table = items.measured_items(folder, result)

@@ -1,4 +1,4 @@
-"""Notes of people on a run: a name, tags and a note; comments and ratings on items and lines."""
+"""Answers requests about people's notes on a run: its name, tags and note; comments and ratings on items and lines."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class LabelsBody(Body):
 
 
 class CommentBody(Body):
-    """A comment on an `item` or a `line`. The last one on each counts."""
+    """A comment on an `item` or a `line`. Only the last comment on each counts."""
 
     kind: str = ""
     about: str = ""
     split: str = ""
     rating: str = ""
-    """good, bad or none."""
+    """The rating: good, bad or none."""
     text: str = ""
 
 

@@ -1,4 +1,4 @@
-"""Requests of the page about runs."""
+"""Answers the page's requests about runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ routes = Routes()
 
 
 class Same(Record):
-    """Nothing has changed."""
+    """The answer if the table of runs has not changed."""
 
     same: bool = True
 
@@ -36,7 +36,7 @@ class SparksBody(Body):
 
 
 class Sparks(RootModel[dict[str, list[Point]]]):
-    """Small curves by run."""
+    """The points of a small validation curve for each run."""
 
 
 class FoundItems(Record):
@@ -46,7 +46,7 @@ class FoundItems(Record):
 class ShownConflict(FiledConflict):
     status: str
     trajectories: dict[str, items.ItemRow]
-    """The first of each side, by id."""
+    """The first trajectories that each side cites, by id."""
     choice: str
 
 
@@ -64,7 +64,7 @@ class ConfigText(Record):
 
 
 class EventPage(Record):
-    """Some events, the newest first, and how many there are in all."""
+    """Some events, the newest first, and the number of all events."""
 
     events: list[EventRow]
     total: int
@@ -72,7 +72,7 @@ class EventPage(Record):
 
 @routes.read("/api/runs")
 def list_runs(call: Call[Body]) -> Experiment | Same:
-    """All rows, or only that they are the `same` as at the stamp `since`."""
+    """The table of runs; or `Same` if it has not changed since the stamp `since`."""
     table = call.server.index.table()
     return Same() if call.args.get("since") == table.stamp else table
 
@@ -126,7 +126,7 @@ def paired(call: Call[PairBody]) -> insight.PairedRuns:
 
 @routes.read(RUN + "/trajectory")
 def trajectory(call: Call[Body]) -> view.ShownRollout:
-    """A trajectory by `id`; or by `item` and `version`; or by `item` and `bare` (a split, without a skill)."""
+    """A trajectory by its `id`, by `item` and `version`, or by `item` and `bare` (a split measured without a skill)."""
     run, args = call.run, call.args
     item = args.get("item", "")
     try:
@@ -166,8 +166,8 @@ def decide(call: Call[DecisionBody]) -> Conflicts:
 
 @routes.read(RUN + "/events")
 def events(call: Call[Body]) -> EventPage:
-    """Events, the newest first: `count` of them after the first `skip`, of those that contain `q`; and how many
-    there are."""
+    """`count` events that contain the text `q`, the newest first, after the first `skip`; and the number of all such
+    events."""
     skip, count = call.number("skip", "0"), call.number("count", "200")
     rows, total = call.run.event_page(skip, min(count, 1000), call.args.get("q", ""))
     return EventPage(events=[view.slim(row) for row in rows], total=total)
@@ -175,7 +175,7 @@ def events(call: Call[Body]) -> EventPage:
 
 @routes.get(RUN + "/report")
 async def report(request: web.Request) -> web.Response:
-    """The report as a separate page: no script runs in it, and it belongs to no site."""
+    """The report as a separate page, in which no script runs and which has no rights of this site."""
     run = run_of(request)
     policy = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
     headers = {"Content-Security-Policy": policy}
@@ -184,7 +184,7 @@ async def report(request: web.Request) -> web.Response:
 
 @routes.get(RUN + r"/export/{what:best|v\d+}")
 async def export(request: web.Request) -> web.Response:
-    """A skill (a package zipped) as a download; never shown by the browser under this page's address."""
+    """A skill as a download (a package as a zip file), so that the browser never shows it under this page's address."""
     run, what = run_of(request), request.match_info["what"]
     path = run.files.best_skill if what == "best" else run.files.snapshot(number(what.removeprefix("v")))
     packed = zipped(run.best_skill) if what == "best" and run.files.trains_package else None
@@ -216,7 +216,7 @@ READ: dict[str, Callable[[Run], BaseModel]] = {
     "/conflicts": conflicts,
     "/config": lambda run: ConfigText(yaml=run.text(run.files.config_yaml)),
 }
-"""Answers that need only a run's files, by the end of the address."""
+"""The functions for addresses that need only a run's files, by the end of the address."""
 
 
 @routes.read(RUN + f"{{what:{'|'.join(READ)}}}")

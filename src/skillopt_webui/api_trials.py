@@ -1,4 +1,4 @@
-"""Sweeps and replicates: their runs, what differs between them, and the choice or the mean with its interval."""
+"""Answers requests about sweeps and replicates: their runs with the values that differ, and the winner or the mean."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ routes = Routes()
 
 
 class TrialLine(Record):
-    """One run of a sweep or a replicate, or their mean."""
+    """One run of a sweep or a replicate, or the mean of its runs."""
 
     run: str = ""
     """The run's id; empty if its folder is gone."""
@@ -38,7 +38,7 @@ class Trials(Record):
     title: str
     changed: float
     says: list[str]
-    """The command's sentence on the result."""
+    """The sentences of the command on the result."""
     rows: list[TrialLine]
     mean: TrialLine | None = None
 
@@ -64,7 +64,7 @@ def _trials(number: int, root: Path, path: Path) -> Trials:
     place = f"{number}/{kind}/{benchmark}/{name}"
 
     def run_at(written: str) -> str:
-        """A trial's folder, which is next to the record even if the output folder was moved later."""
+        """The id of a trial's run in this output folder, which may have been moved; empty if the run is gone."""
         parts = Path(written).parts[-2:]
         there = len(parts) == 2 and all(map(plain_name, parts)) and root.joinpath(*parts).is_dir()
         return f"{number}/{parts[0]}/{parts[1]}" if there else ""

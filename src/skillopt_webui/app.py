@@ -46,7 +46,7 @@ def greeting(settings: PageSettings) -> list[str]:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Open the port first, then print the addresses."""
+    """Open the port. This comes before the addresses are printed."""
     try:
         kind = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.socket(kind, socket.SOCK_STREAM)

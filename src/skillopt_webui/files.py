@@ -1,4 +1,4 @@
-"""Reading files while a trainer writes them."""
+"""Reads files that a training may write at the same time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def stamp(path: Path | str) -> Stamp | None:
 
 
 def readable(make: Callable[[], T]) -> T | None:
-    """None if a file is missing or not as it was written."""
+    """The result of `make`; None if a file is missing or damaged."""
     try:
         return make()
     except (OSError, SkillOptError, *ALTERED):

@@ -1,4 +1,4 @@
-"""The form made from the config's schema, and the YAML next to it. Only the server converts between them."""
+"""Makes the form from the config's schema, and converts between the form and its YAML; the browser does not."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SHIPPED = tuple((root / folder).resolve() for root in ROOTS for folder in FOLDE
 _LONGEST = 200_000
 """The most characters of a config, or of one value."""
 _DEEPEST = 50
-"""The most levels of a value that are shown; below them, it is shown as text."""
+"""The most levels of a value that are shown; deeper levels are shown as text."""
 
 TEMPLATES = {
     "the simulated world": """\
@@ -46,11 +46,11 @@ env: {name: qa, benchmark: my-tasks, data: data/tasks.jsonl}
 budget: {max_usd: 2}
 """,
 }
-"""For a folder without configs; the first needs neither a key nor data."""
+"""Configs to start from in a folder without configs; the first template needs neither a key nor data."""
 
 
 class FormField(Record):
-    """A field of the form: what it means, how it is shown, its default and its range."""
+    """A field of the form: its meaning, its kind of input, its default and its range."""
 
     optional: ClassVar = frozenset({"choices", "min", "max", "above", "below"})
 
@@ -58,7 +58,7 @@ class FormField(Record):
     doc: str
     default: JsonValue
     kind: str
-    """text, integer, number, switch, choice, or yaml for lists and tables."""
+    """The kind of input: text, integer, number, switch, choice, or yaml for lists and tables."""
     nullable: bool
     choices: list[JsonValue] | None = None
     min: Number | None = None
@@ -80,7 +80,7 @@ class CheckedConfig(Record):
     yaml: str
     values: Settings | None = None
     set: list[str] | None = None
-    """Fields that the YAML has."""
+    """The fields that are in the YAML."""
     errors: dict[str, str] = Field(default={})
     problem: str = ""
     """Errors that belong to no field."""
@@ -93,7 +93,7 @@ _LIMITS = {"ge": "min", "le": "max", "gt": "above", "lt": "below"}
 
 @cache
 def schema() -> list[FormSection]:
-    """Made once: it parses the sources, which Python 3.11 cannot do in two threads at a time."""
+    """The sections of the form. Made once: it parses sources, which Python 3.11 cannot do in two threads at once."""
     defaults = Config().model_dump(mode="json")
     return [FormSection(name=name, fields=list(_fields(name, type(keys), defaults[name]))) for name, keys in Config()]
 
@@ -123,7 +123,7 @@ KINDS = {field.key: field for section in schema() for field in section.fields}
 
 
 def read(path: Path, settings: PageSettings) -> Config:
-    """A config file with its `_base_` files, all of which lie under the folders or came with the package."""
+    """Read a config file with its `_base_` files. All must be under the folders or part of the package."""
 
     def check(file: Path) -> None:
         if not fits(file, (*readable(settings), *_SHIPPED)):
@@ -133,7 +133,7 @@ def read(path: Path, settings: PageSettings) -> Config:
 
 
 def load(path: Path, settings: PageSettings) -> str:
-    """A config file as YAML text: its bases brought in, what equals the default left out."""
+    """A config file as YAML text, with the values of its `_base_` files and without values that equal the default."""
     tree = read(path, settings).model_dump(mode="json", exclude_defaults=True)
     for dotted in _PATH_KEYS:
         section, key = dotted.split(".")
@@ -144,7 +144,7 @@ def load(path: Path, settings: PageSettings) -> str:
 
 
 def _near(value: str, workspace: Path) -> str:
-    """`configs/sim/../../data/x` as `data/x`."""
+    """A path relative to the workspace, if it is inside: `configs/sim/../../data/x` becomes `data/x`."""
     path = Path(os.path.normpath(workspace / value))
     return str(path.relative_to(workspace)) if path.is_relative_to(workspace) else str(path)
 
@@ -156,10 +156,10 @@ def dump(tree: Mapping[str, JsonValue]) -> str:
 
 
 def check(text: str, changes: Mapping[str, str | None] | None = None) -> CheckedConfig:
-    """The config after `changes` to single fields.
+    """Check a config after `changes` to single fields.
 
-    A change is what was typed; null removes the key, so the default holds. With changes, YAML that cannot
-    be read stays as it is.
+    A change is the typed text; null removes the key, so that its default is used. YAML that cannot be read is not
+    changed.
     """
     try:
         tree = _tree(text)
@@ -182,7 +182,7 @@ def check(text: str, changes: Mapping[str, str | None] | None = None) -> Checked
 
 
 def _as_json(value: object, depth: int = 0) -> JsonValue:
-    """A value of YAML; what JSON does not have is text."""
+    """A value of YAML as JSON; a value that JSON does not have becomes text."""
     if isinstance(value, dict | list) and depth < _DEEPEST:
         if isinstance(value, list):
             return [_as_json(below, depth + 1) for below in value]
@@ -201,7 +201,7 @@ def _tree(text: str) -> Settings:
         raise UserError(f"the config is longer than {_LONGEST:,} characters")
     try:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=Loader)):
-            raise UserError("aliases (*name) are not read here: a short text could expand to an endless one")
+            raise UserError("aliases (*name) are not allowed here: a short text could become endless; repeat the value")
         tree = parse_yaml(text) or {}
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         cause = error.__cause__ or error
@@ -209,9 +209,9 @@ def _tree(text: str) -> Settings:
         where = f"line {mark.line + 1}: " if mark else ""
         raise UserError(f"{where}not readable as YAML: {getattr(cause, 'problem', None) or error}") from None
     if not isinstance(tree, dict):
-        raise UserError("a config is a list of sections, each with keys (train: {num_epochs: 4})")
+        raise UserError("a config has sections, each with keys, such as train: {num_epochs: 4}")
     if "_base_" in tree:
-        raise UserError("_base_ is for config files; here the whole config is one text")
+        raise UserError("_base_ works only in config files; write the whole config here")
     return {str(name): dict(keys) if isinstance(keys, dict) else keys for name, keys in tree.items()}
 
 
@@ -235,7 +235,7 @@ def _errors(tree: Settings) -> tuple[dict[str, str], str]:
 
 
 def _field_of(dotted: str) -> str | None:
-    """The field that an error belongs to: the error may lie deeper."""
+    """The field that an error belongs to; the error may be deeper inside the field's value."""
     parts = dotted.split(".")
     return next((".".join(parts[:n]) for n in range(len(parts), 1, -1) if ".".join(parts[:n]) in KINDS), None)
 
@@ -277,7 +277,7 @@ def _set(tree: Settings, dotted: str, raw: str | None) -> None:
 
 
 def _typed(field: FormField, raw: str) -> JsonValue:
-    """The typed text as a value of the field's type; if it does not fit, it stays text, and the check reports it."""
+    """The typed text as a value of the field's type. A text that does not fit stays text, and the check reports it."""
     if field.kind in {"text", "choice"}:
         return raw
     if raw.strip() == "" and field.nullable:

@@ -1,4 +1,4 @@
-"""The report's findings for the page: blame, failures, costs. They are computed in skillopt.view."""
+"""Answers with the report's findings, which skillopt.view computes: edits by line, failures, costs."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from skillopt_webui.places import NotThereError
 
 
 class BlamedSkill(Record):
-    """A version line by line, each with the number of the edit that wrote it; 0 for the initial skill."""
+    """A version of the skill. Each line has the number of the edit that wrote it; 0 means the initial skill."""
 
     version: int
     text: str
     lines: list[tuple[str, int]]
     entries: dict[int, Entry]
-    """Entries of the patch log, by number."""
+    """The entries of the patch log, by number."""
     files: dict[int, str] = Field(default={})
     """For a package: the names of its files, by the number of the line that shows the name."""
     worth: dict[int, AblatedPart] = Field(default={})
-    """The ablation's results by the first line of a rule in the main file, if the version was ablated."""
+    """The ablation's result for each rule of the main file, by the rule's first line; empty without an ablation."""
 
 
 def blamed(run: Run, version: int) -> BlamedSkill:
@@ -61,12 +61,12 @@ def blamed(run: Run, version: int) -> BlamedSkill:
 
 @lru_cache(16)
 def _blame(run: Path, version: int, snapshot: Stamp | None) -> list[BlamedLine]:
-    """Cached: replaying the log of a long skill takes a while."""
+    """The lines of a version with their edits. Cached, because to replay the log of a long skill takes a while."""
     return blame_run(RunDirectory(run), version)
 
 
 class Failures(Record):
-    """Items that no skill has solved, by cause, with what the evidence allows; and items that the endpoint refuses."""
+    """Items that no skill has solved, grouped by cause, with advice; and items that the endpoint refuses."""
 
     general: str
     groups: list[FailureGroup]
@@ -85,7 +85,7 @@ def _groups(run: Path, summary: Stamp | None) -> list[FailureGroup]:
 
 
 class VersionCost(Record):
-    """A version's validation score, and the tokens of a call with it."""
+    """A version's validation score, and the tokens of a call with this version."""
 
     version: int
     score: float
@@ -104,7 +104,7 @@ class Costs(Record):
 def costs(run: Run) -> Costs:
     summary = current_summary(run)
     if not summary:
-        raise NotThereError("nothing is counted yet; wait until the first step is finished")
+        raise NotThereError("no costs are known yet; wait until the first step is finished")
     return Costs(
         rows=cost_rows(summary),
         versions=readable(lambda: _versions(run.root, stamp(run.files.summary))) or [],
@@ -136,7 +136,8 @@ class PairedRuns(Record):
 
 
 def paired(a: Run, b: Run) -> PairedRuns:
-    """Compare on the test split if both runs have read it. Raises NotThereError if no item is shared."""
+    """Compare two runs on the test split if both have read it, else on validation. Raises NotThereError if no item is
+    shared."""
     sides = [_best_scores(run) for run in (a, b)]
     for split in ("test", "val"):
         shared = sorted(sides[0].get(split, {}).keys() & sides[1].get(split, {}).keys())
@@ -170,7 +171,7 @@ def paired(a: Run, b: Run) -> PairedRuns:
 
 
 def _best_scores(run: Run) -> dict[str, dict[str, float]]:
-    """Scores of the best version, by split and item."""
+    """The scores of a run's best version, by split and item."""
     table, summary = items.run_items(run), run.summary
     name = f"v{summary.best.version}" if summary else ""
     scores: dict[str, dict[str, float]] = {}

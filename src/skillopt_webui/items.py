@@ -1,4 +1,4 @@
-"""The one table of items: a run's versions, a step's batch and gate, an evaluation, a comparison, a check."""
+"""Makes the tables of items: for a run's versions, a step's batch and gate, an evaluation, a comparison or a check."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class ItemRow(Record):
     expected: str
     feedback: str
     scores: list[float | None]
-    """One for each column; None if it was not measured."""
+    """The score in each column; None if the item was not measured there."""
     id: str | None = None
     """The trajectory's id, if the row is about one trajectory."""
     outputs: list[str] | None = None
-    """One for each column, if the columns are two skills."""
+    """The output in each column, if the columns are two skills."""
 
 
 class ItemTable(Record):
@@ -55,20 +55,20 @@ class ItemTable(Record):
 
 
 class StepTables(Record):
-    """A step's batch, and its gate before and after."""
+    """The items of a step's batch, and those of its gate with the scores before and after."""
 
     batch: ItemTable
     gate: ItemTable
 
 
 def run_items(run: Run) -> ItemTable:
-    """Every item that was measured, by version of the skill. The test split is there once it was read."""
+    """The table of every measured item, with a column for each version of the skill."""
     return _run_items(run.root, stamp(run.files.summary))
 
 
 @lru_cache(8)
 def _run_items(root: Path, summary: Stamp | None) -> ItemTable:
-    """Tables of large runs take a second to make."""
+    """The table of a run's items. Cached, because the table of a large run takes a second to make."""
     if summary is None:
         return ItemTable()
     run = Run(RunDirectory(root))
@@ -92,7 +92,7 @@ def _means(
     """Each item's mean score by column, and its split."""
     means: dict[str, list[float | None]] = {}
     split_of: dict[str, str] = {}
-    repeated: dict[tuple[str, int], list[float]] = {}  # rare: a list for every cell would take most of the time
+    repeated: dict[tuple[str, int], list[float]] = {}  # few cells are repeated; a list for every cell would be slow
     for measured in all_measured:
         if measured.skill_hash not in column_of:
             continue
@@ -157,7 +157,7 @@ def _newest(run: Run, all_measured: Sequence[Measurement], items: set[str]) -> d
 
 
 def _causes(run: Run) -> dict[str, str]:
-    """For training items the cause that analysts named most often."""
+    """The cause that analysts named most often for each training item."""
     paths = sorted(run.files.steps.glob("step_*/trajectories.jsonl"))
     return named_causes(run, {rollout.id: rollout.item_id for path in paths for rollout in run.trajectories(path)})
 
@@ -190,13 +190,13 @@ def _gate_row(row: ItemEvidence, rollout: Trajectory | None) -> ItemRow:
 
 
 def rollouts_of(run: Run, path: Path, item: str) -> list[Rollout]:
-    """An item's rollouts in a file; lines in which the item does not occur are not parsed."""
+    """An item's rollouts in a file. Lines that do not contain the item's id are not parsed."""
     name = json.dumps(item, ensure_ascii=False).encode("utf-8", "replace")
     return [rollout for rollout in run.trajectories(path, lambda line: name in line) if rollout.item_id == item]
 
 
 def cell(run: Run, item: str, version: int) -> Rollout:
-    """The newest rollout with this version of the skill."""
+    """The newest rollout of an item with a version of the skill."""
     hashes = {skill_hash for skill_hash, number in run.versions_by_hash.items() if number == version}
     measured = [m for m in run.measurements() if m.skill_hash in hashes and item in m.items]
     if not measured:
@@ -205,7 +205,7 @@ def cell(run: Run, item: str, version: int) -> Rollout:
         for rollout in rollouts_of(run, measurement.trajectories, item):
             if rollout.skill_hash in hashes:
                 return rollout
-    raise NotThereError(f"of '{item}' under version {version} only the score was kept")
+    raise NotThereError(f"'{item}' under version {version}: only the score was kept, not the trajectory")
 
 
 def bare_cell(run: Run, item: str, split: str) -> Rollout:
@@ -213,7 +213,7 @@ def bare_cell(run: Run, item: str, split: str) -> Rollout:
     path = run.files.evaluations / f"{split}_no_skill.jsonl"
     if split in SPLITS and (rollouts := rollouts_of(run, path, item)):
         return rollouts[0]
-    raise NotThereError(f"of '{item}' without a skill only the score was kept")
+    raise NotThereError(f"'{item}' without a skill: only the score was kept, not the trajectory")
 
 
 def search(run: Run, files: Iterable[Path], text: str) -> list[str]:
@@ -256,7 +256,7 @@ def _trajectories(folder: Run) -> list[Trajectory]:
 
 
 def _sides(result: Result) -> dict[str, str]:
-    """The beginning of a side's ids, and its name."""
+    """The sides of a measurement: the beginning of the side's ids, and the side's name."""
     if isinstance(result, Comparison):
         return {"compare-base": "left", "compare-skill": "right"}
     return {"base": "base", "skill": "skill"} if isinstance(result, CheckResult) else {"eval": "score"}

@@ -1,4 +1,4 @@
-"""Commands in separate processes. Each start is recorded on disk, so a new server finds it again."""
+"""Starts commands in separate processes. Each start is recorded on disk, so that a new server finds the command."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ _ID = re.compile(r"[0-9]{10,}-[0-9a-f]{8}\Z")
 _LOG_END = 4000
 """The most characters of a log that are shown."""
 _KEPT = 100
-"""Records of ended commands that are kept."""
+"""The number of newest commands whose records are kept."""
 
 
 class LaunchRecord(BaseModel):
-    """launch.json: what was started."""
+    """launch.json: the command that was started."""
 
     kind: Kind = "train"
     title: str = ""
     started: float = 0.0
     pid: int
     run: str | None = None
-    """The run that it works on."""
+    """The run that the command works on."""
 
 
 class WorkRecord(BaseModel):
@@ -52,11 +52,11 @@ class WorkRecord(BaseModel):
 
     folder: str
     finished: bool = False
-    """The work was finished before."""
+    """True if the work had been finished before the command began."""
 
 
 class ExitRecord(BaseModel):
-    """exit.json."""
+    """exit.json: the exit code of a command that has ended."""
 
     code: int
 
@@ -70,7 +70,7 @@ class LaunchStatus(LaunchRecord):
     begun: bool
     already: bool
     written: str | None
-    """The id of the result."""
+    """The id of the measurement that the command wrote; None if it wrote none."""
     log: str
 
 
@@ -79,8 +79,8 @@ Model = TypeVar("Model", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Launch:
-    """One command's folder: config.yaml, launch.json, log.txt, lock; work.json once it works somewhere; at the end
-    exit.json."""
+    """The folder of a command: config.yaml, launch.json, log.txt, lock; work.json when the command has begun; exit.json
+    when it has ended."""
 
     folder: Path
 
@@ -93,7 +93,7 @@ class Launch:
             return ""
 
     def running(self) -> bool:
-        """Does the command still hold its lock?"""
+        """True if the command still holds its lock."""
         try:
             with open_regular(self.folder / "lock") as lock:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -104,7 +104,7 @@ class Launch:
         return False
 
     def worked_on_by(self, pid: int) -> bool:
-        """Is this process the command's? Its record may come from elsewhere and name any process."""
+        """True if the process is the command's. The record alone is no proof: it may come from another machine."""
         try:
             return str(self.folder).encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         except OSError:
@@ -138,7 +138,7 @@ class Launch:
 
 
 class Launches:
-    """Starts commands and finds those that were started before."""
+    """Starts commands, and finds commands that were started before."""
 
     def __init__(self, settings: PageSettings) -> None:
         self._settings = settings
@@ -151,11 +151,11 @@ class Launches:
         make_folder(self._folder.parent, private=True)  # other users need neither logs nor configs
         folder.mkdir(parents=True)
         write_atomic(folder / "config.yaml", config)
-        # -P: a Python file in the folder is data, and not imported
+        # -P: do not import Python files from the folder
         command = [sys.executable, "-P", "-m", "skillopt_webui.runner", str(folder)]
         command += [kind, "--config", str(folder / "config.yaml"), *arguments]
         with (folder / "log.txt").open("wb") as log, (folder / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # the child has it as well, and keeps it until it ends
+            fcntl.flock(lock, fcntl.LOCK_EX)  # the child inherits the lock and holds it until it ends
             child = subprocess.Popen(  # noqa: S603
                 command,
                 cwd=self._settings.workspace,
@@ -175,7 +175,7 @@ class Launches:
     def get(self, name: str) -> Launch:
         self.reap()
         if not _ID.match(name) or not (self._folder / name / "launch.json").is_file():
-            raise NotThereError(f"no command '{name}'")
+            raise NotThereError(f"there is no command '{name}'")
         return Launch(self._folder / name)
 
     def all(self) -> list[Launch]:
@@ -185,11 +185,11 @@ class Launches:
         return [Launch(path.parent) for path in records if _ID.match(path.parent.name)]
 
     def reap(self) -> None:
-        """Wait for ended child processes, or they would stay as zombies."""
+        """Wait for child processes that have ended; otherwise they would stay as zombies."""
         self._children = {name: child for name, child in self._children.items() if child.poll() is None}
 
     def stop(self, launch: Launch) -> None:
-        """End a command that is not a training; what it has paid for is in its journal."""
+        """End a command that is not a training. Replies that it paid for are in its journal."""
         pid, child = launch.record().pid, self._children.get(launch.folder.name)
         if launch.running() and (child.pid == pid if child else launch.worked_on_by(pid)):
             _signal(pid, signal.SIGTERM)
@@ -203,12 +203,12 @@ class Launches:
 
 
 def pause(run: Path) -> None:
-    """Stop as Ctrl-C does: nothing new starts, calls in flight are kept, the process ends, the run can be resumed."""
+    """Stop a run as Ctrl-C does: no new call starts, replies of calls in flight are kept, the run can be resumed."""
     _signal(_worker(run), signal.SIGTERM)
 
 
 async def stop_now(run: Path) -> None:
-    """Leave at once. Replies in flight are lost; everything before them is kept."""
+    """End a run's process at once. Replies of calls in flight are lost; all earlier replies are kept."""
     pid = _worker(run)
     for number, patience in ((signal.SIGTERM, 0.3), (signal.SIGTERM, 2.0), (signal.SIGKILL, 2.0)):
         if holder(run) != pid:
@@ -222,7 +222,7 @@ async def stop_now(run: Path) -> None:
 def _worker(run: Path) -> int:
     pid = holder(run)
     if pid is None:
-        raise UserError("nobody is working on this run; it can be resumed")
+        raise UserError("no process is working on this run; resume it to continue")
     return pid
 
 
@@ -232,9 +232,9 @@ def _signal(pid: int, number: signal.Signals) -> None:
     except ProcessLookupError:
         return
     except PermissionError:
-        raise UserError(f"process {pid} belongs to someone else; stop it where it was started") from None
+        raise UserError(f"process {pid} belongs to another user; stop it in the terminal that started it") from None
 
 
 def quoted(value: object) -> str:
-    """A value in an override, as YAML reads it."""
+    """A value quoted for an override, which is read as YAML."""
     return json.dumps(value)

@@ -1,4 +1,4 @@
-"""Names from the browser to files: only what lies under the configured folders, whatever the name says."""
+"""Turns names from the browser into files, but only into files under the page's folders."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from skillopt.record.run import Run
 from skillopt_webui.settings import PageSettings
 
 _NAME = re.compile(r"[^./\\\x00-\x1f][^/\\\x00-\x1f]{0,254}\Z")
-"""One folder's name; what begins with a dot is not for the page."""
+"""Matches the name of one folder. A name that begins with a dot does not match: the page does not show such folders."""
 _KEY = re.compile(r"^([^\s#:{}\[\]-][^\s:]*):(?:\s|$)", re.MULTILINE)
 _TELLING = {"_base_", "train", "models", "env"}
 _DEEPEST = 4
@@ -27,21 +27,21 @@ _NOT_OURS = {"node_modules", "__pycache__", "site-packages", "venv"}
 
 
 def plain_name(name: str) -> bool:
-    """Can it be one folder's name that the page may open?"""
+    """True if the name is that of one folder, not a path, and the page may open it."""
     return bool(_NAME.match(name))
 
 
 RESULTS = {"evaluations": "eval_summary.json", "comparisons": "comparison.json", "checks": "check.json"}
-"""Measurements outside of a training: their folders, and the file that each ends with."""
+"""Kinds of measurements outside of a training, by folder, each with the name of its result file."""
 
 
 class NotThereError(UserError):
-    """The thing does not exist, or is outside of the folders: the answer is the same."""
+    """A file or run does not exist, or is outside of the folders; the answer does not say which."""
 
 
 def find_run(settings: PageSettings, run_id: str) -> Run:
-    """`0/sim/2026-11-17_22-40-05_seed42-1a2b3c4d`: the number of the output folder, the benchmark, the run. One that
-    holds links, pipes or devices is not opened."""
+    """The run with an id (`0/sim/2026-11-17_22-40-05_seed42-1a2b3c4d`): output folder's number, benchmark, run. A run
+    that contains links, pipes or devices is not opened."""
     parts = run_id.split("/")
     if len(parts) != 3 or not re.fullmatch(r"\d{1,4}", parts[0]) or int(parts[0]) >= len(settings.outputs):
         raise NotThereError(f"no run '{run_id}'")
@@ -60,12 +60,12 @@ def find_run(settings: PageSettings, run_id: str) -> Run:
 
 
 def run_id(settings: PageSettings, folder: Path) -> str | None:
-    """The name of a run's folder; None if it is outside of the output folders."""
+    """The id of a run's folder; None if it is outside of the output folders."""
     return _id(settings, folder, 2)
 
 
 def measured_id(settings: PageSettings, folder: Path) -> str | None:
-    """The name of a measurement's folder; None if it is outside of the output folders."""
+    """The id of a measurement's folder; None if it is outside of the output folders."""
     return _id(settings, folder, 3)
 
 
@@ -78,7 +78,7 @@ def _id(settings: PageSettings, folder: Path, depth: int) -> str | None:
 
 
 def inside(path: Path, folders: Sequence[Path]) -> bool:
-    """Does the path lie in one of the folders? Links are followed first. A name that no file can have is outside."""
+    """True if the path, after links are followed, is in one of the folders. A name that no file can have is outside."""
     real = resolved(path)
     return real is not None and any(real.is_relative_to(folder.resolve()) for folder in folders)
 
@@ -96,7 +96,7 @@ def readable(settings: PageSettings) -> tuple[Path, ...]:
 
 
 def fits(path: Path, folders: Sequence[Path]) -> bool:
-    """Does the path lie under the folders, and is it not hidden? Hidden files may hold keys."""
+    """True if the path is under the folders and not hidden, because hidden files may contain keys."""
     real = resolved(path)
     folder = next((folder for folder in folders if real and real.is_relative_to(folder)), None)
     if real is None or folder is None:
@@ -105,7 +105,7 @@ def fits(path: Path, folders: Sequence[Path]) -> bool:
 
 
 def find_file(settings: PageSettings, name: str, *, what: str, folders: Sequence[Path] | None = None) -> Path:
-    """A file by its path, relative to the workspace; hidden files are not there."""
+    """A file by its path, relative to the workspace. Raises NotThereError if it is hidden, missing or outside."""
     path = settings.workspace / name
     if not is_file(path) or not fits(path, folders or readable(settings)):
         raise NotThereError(f"{what}: no file '{name}' under {settings.reach}")
@@ -128,7 +128,7 @@ def find_config(settings: PageSettings, name: str) -> Path:
 
 
 def config_files(settings: PageSettings) -> Iterator[Path]:
-    """The YAML files of the config folders: the user trusts them with code, keys and servers. None of a run."""
+    """The YAML files of the config folders, which the user trusts with code, keys and servers; no files of runs."""
     for folder in settings.configs:
         if folder.is_dir():
             found = (p for p in folder.rglob("*.y*ml") if p.suffix in {".yaml", ".yml"} and fits(p, [folder]))
@@ -136,20 +136,20 @@ def config_files(settings: PageSettings) -> Iterator[Path]:
 
 
 def _of_a_run(path: Path, root: Path) -> bool:
-    """Does the file lie in a run that was copied below the root, or is the root one?"""
+    """True if the file is in a run: the root itself, or a run that was copied below it."""
     above = [folder for folder in path.parents if folder.is_relative_to(root)]
     return any((folder / name).exists() for folder in above for name in _OF_A_RUN)
 
 
 def listed_configs(settings: PageSettings) -> Iterator[Path]:
-    """`config_files`, then configs elsewhere below the searched folder, which may come from elsewhere."""
+    """`config_files`, then other configs below the searched folder, which may come from other people."""
     yield from config_files(settings)
     if settings.searched:
         yield from _configs_below(settings.searched, {*settings.outputs, *settings.configs})
 
 
 def _configs_below(root: Path, without: set[Path]) -> Iterator[Path]:
-    """Hidden folders, links, runs and packages of other programs are not entered."""
+    """The configs below a folder, without those in hidden folders, links, runs and packages of other programs."""
     for place, folders, files in os.walk(root):
         here = Path(place)
         if _OF_A_RUN.intersection(files):
@@ -167,7 +167,7 @@ def _configs_below(root: Path, without: set[Path]) -> Iterator[Path]:
 
 
 def _is_config(path: Path) -> bool:
-    """Other programs have YAML files as well: a config has our sections and no others."""
+    """True if a YAML file has SkillOpt's sections and no other keys; other programs have YAML files as well."""
     if path.is_symlink() or not path.is_file() or path.stat().st_size > _LARGEST:
         return False
     try:

@@ -1,7 +1,7 @@
-"""Questions about a config before a start, each answered in a separate process with a time limit.
+"""Answers questions about a config before a start, each in a separate process with a time limit.
 
-Data sets are loaded, task code runs and endpoints are asked there and not in the server, which stays small and cannot
-be taken down by them: `python -m skillopt_webui.questions plan < config.yaml` prints one line of JSON.
+That process loads data sets, runs the code of tasks and calls endpoints, so that a failure there does not harm the
+server: `python -m skillopt_webui.questions plan < config.yaml` prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from skillopt_webui.forms import parse
 from skillopt_webui.settings import PageSettings
 
 PATIENCE = 120
-"""Seconds; a data set may be large, an endpoint slow."""
+"""Seconds after which a question has failed; a data set may be large, an endpoint slow."""
 SHOWN = 5
 """The most items of each split that a preview shows."""
 
 
 class Answer(RootModel[dict[str, JsonValue]]):
-    """The process's answer; `error` if it could not answer."""
+    """The answer of the process; it has the key `error` if the process could not answer."""
 
 
 class Questions:
-    """Two questions at a time: each loads a data set."""
+    """Asks questions in separate processes, at most two at a time, because each loads a data set."""
 
     def __init__(self, settings: PageSettings) -> None:
         self._settings = settings
@@ -128,7 +128,7 @@ def _cut(text: str) -> str:
 
 
 def plan(config: Config) -> Answer:
-    """The fields of `Plan`, and the calls of each role."""
+    """The plan of a run: the fields of `Plan`, and the calls of each role."""
     with using_env(config) as env:
         check_splits(env)
         made = plan_run(config, env, initial_of(config))
@@ -136,12 +136,12 @@ def plan(config: Config) -> Answer:
 
 
 def doctor(config: Config) -> Checklist:
-    """The checklist without asking an endpoint: nothing is paid."""
+    """The doctor's checklist, without any call to an endpoint: nothing is paid for."""
     return Checklist(checks=asyncio.run(examine(config, offline=True)))
 
 
 def connection(config: Config) -> Checklist:
-    """One short question to each role's model, which is paid for."""
+    """Send one short request to each role's model, which is paid for, and return the results as checks."""
     try:
         return Checklist(checks=asyncio.run(endpoints(config)))
     except SkillOptError as error:

@@ -1,7 +1,7 @@
-"""One `skillopt` command in a separate process, which outlives the server.
+"""Runs one `skillopt` command in a separate process, which outlives the server.
 
-While it lives it holds the folder's lock, with which it was started; at its end it leaves its exit code. So a server
-that was started later still knows how it went.
+The process holds the lock of the command's folder until it ends, and then writes its exit code there. So a server that
+was started later still knows how the command ended.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The table of all runs under the output folders; fast for thousands of runs."""
+"""Makes the table of all runs under the output folders; fast for thousands of runs."""
 
 from __future__ import annotations
 
@@ -33,31 +33,31 @@ POINTS = 48
 """The most points of a small curve."""
 _WORK = ("config.json", "summary.json", "events.jsonl", "journal.sqlite", "journal.sqlite-wal")
 _FILES = (*_WORK, "run.lock", "labels.json")
-"""Files that a line depends on; those that are not `_WORK` change while no process works on the run."""
+"""Files that a run's row depends on. Files that are not in `_WORK` may change while no process works on the run."""
 Files = dict[str, os.stat_result]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunLine(RunRow):
-    """A run in the table, with what a person calls it."""
+    """A row of the table: a run, with the names and tags that people gave to it."""
 
     id: str
     labels: Labels = field(default_factory=Labels)
     config: Settings = field(default_factory=dict)
-    """The settings that change results; in the table, those in which runs differ."""
+    """The settings that change results; in the table, only the settings in which runs differ."""
     word: str = ""
     """The status in a word for people, or what the run waits for."""
     since: float | None = None
-    """When a run at work would have begun without its breaks."""
+    """The time at which a running run would have begun if it had not been interrupted, in seconds since 1970."""
     group: str = ""
     """A key that runs share if they differ only in their seed."""
 
 
 class SeedGroup(Record):
-    """Means over the finished runs of those that differ in nothing but their seed."""
+    """The means over finished runs that differ only in their seed."""
 
     runs: int
-    """How many of these runs are finished."""
+    """The number of finished runs."""
     initial_val: float | None
     best_val: float | None
     val_interval: Interval | None
@@ -80,7 +80,7 @@ class Experiment(Record):
 
 
 class RunIndex:
-    """A run's files are read again only when they have changed."""
+    """The index of all runs. It reads a run's files again only when they have changed."""
 
     def __init__(self, settings: PageSettings) -> None:
         self._settings = settings
@@ -115,7 +115,7 @@ class RunIndex:
             return self._last[1]
 
     def sparks(self, names: Sequence[str]) -> dict[str, list[Point]]:
-        """The validation score over the steps, thinned."""
+        """Points of the validation score over the steps, at most `POINTS` for each run."""
         return {name: line for name in names[:200] if (line := self._spark(name)) is not None}
 
     def _spark(self, name: str) -> list[Point] | None:
@@ -126,7 +126,7 @@ class RunIndex:
         return readable(lambda: thin(list(curves(run.history, run.summary, {}).scores))) or []
 
     def _folders(self) -> Iterator[tuple[str, str, Files]]:
-        """Every folder `<output>/<benchmark>/<run>` in which a trainer has begun, and its files that matter here."""
+        """Every folder `<output>/<benchmark>/<run>` in which a training has begun, with the status of its files."""
         for number, root in enumerate(self._settings.outputs):
             for benchmark in _subfolders(str(root)):
                 for run in _subfolders(f"{root}/{benchmark}"):
@@ -176,7 +176,7 @@ def experiment(rows: Sequence[RunLine]) -> Experiment:
 
 
 def _differing(configs: Sequence[Settings]) -> list[str]:
-    """Settings that some runs do not have, or have with another value."""
+    """The settings that some runs do not have, or have with another value."""
     first: Settings = {}
     holding: Counter[str] = Counter()
     differ: set[str] = set()
@@ -197,8 +197,7 @@ def _text(value: JsonValue) -> str:
 
 
 def _means(runs: Sequence[RunLine]) -> SeedGroup:
-    """The means over runs that differ only in their seed. Only finished runs count. Intervals by Student's t, cut at 0
-    and 1."""
+    """The means over the finished runs among `runs`, with intervals by Student's t, cut at 0 and 1."""
     rows = [run for run in runs if run.status == "finished"]
 
     def values(name: str) -> list[float]:
@@ -222,7 +221,7 @@ def thin(values: list[Point]) -> list[Point]:
 
 
 def _subfolders(folder: str) -> list[str]:
-    """Their names. Those that begin with a dot are the page's own; links are not followed."""
+    """The names of a folder's subfolders, without links and names that begin with a dot (the page's own)."""
     try:
         with os.scandir(folder) as entries:
             return sorted(e.name for e in entries if e.is_dir(follow_symlinks=False) and not e.name.startswith("."))

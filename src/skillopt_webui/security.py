@@ -22,19 +22,19 @@ from skillopt_webui.settings import LOOPBACK_NAMES, PageSettings, is_loopback
 
 COOKIE = "skillopt_session"
 HEADER = "X-SkillOpt"
-"""A header that no other site's page can send without asking first, and we allow none."""
+"""A header that another site's page may send only if the server allows it; this server never does."""
 GUESS_PAUSE = 0.5
-"""Seconds after the first wrong token from an address before the next one is looked at; each wrong one doubles them."""
+"""Seconds between the first wrong token from an address and the check of its next token; doubled each time."""
 LONGEST_PAUSE = 5.0
-"""The most that any token waits: whoever has the right one gets in while another program guesses."""
+"""The most seconds that a token waits, so that a user with the right token gets in while another program guesses."""
 _WAITING = 5
-"""The most tokens of one address that may wait at a time; further ones are refused."""
+"""The most tokens of one address that may wait at the same time; further tokens are refused."""
 _REMEMBERED = 600.0
 """Seconds after which a wrong token is forgotten."""
 _ADDRESSES = 10_000
 """The most addresses that are remembered."""
 OPEN = ("/", "/api/login", "/api/session")
-"""Addresses that need no token, besides the page's own scripts and styles."""
+"""Paths that need no token; the page's own scripts and styles need none either."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -55,7 +55,7 @@ _HEADERS = {
 
 @dataclass
 class _Guesser:
-    """The record of an address from which a wrong token came."""
+    """The record of a network address that sent a wrong token."""
 
     pause: float = 0.0
     free: float = 0.0
@@ -66,10 +66,10 @@ class _Guesser:
 
 
 class Door:
-    """Lets in whoever has the token, or the cookie that it was exchanged for.
+    """Admits requests that have the token, or the cookie that a login with the token returned.
 
-    A token is compared only after the pause of its address, and few of one address may wait, so that many connections
-    guess hardly faster than one. A cookie cannot be guessed from a token, so sessions never wait.
+    A token is compared only after the pause of its address, and few tokens of an address may wait. So many connections
+    guess hardly faster than a single one. A cookie is too long to guess, so requests with a cookie never wait.
     """
 
     def __init__(self, settings: PageSettings) -> None:
@@ -84,7 +84,7 @@ class Door:
         return bool(given) and await self._is_token(request, given)
 
     async def login(self, request: web.Request, given: str) -> web.Response:
-        """A cookie for the right token. It holds over a restart of the server, and says nothing of the token."""
+        """Answer the right token with a cookie, which outlives the server and does not reveal the token."""
         if not await self._is_token(request, given.strip()):
             return web.json_response({"error": "The token is wrong."}, status=401)
         response = web.json_response({"ok": True})
@@ -107,7 +107,7 @@ class Door:
         return False
 
     async def _turn(self, address: str) -> None:
-        """Wait until a token from this address may be looked at: one after the other, and none for too long."""
+        """Wait until a token from this address may be checked: one token after the other, each for a limited time."""
         now, guesser = time.monotonic(), self._guessers.get(address)
         if guesser is None or now - guesser.last > _REMEMBERED:
             self._guessers.pop(address, None)
@@ -142,7 +142,7 @@ def guard(settings: PageSettings, door: Door) -> Middleware:
 
 
 async def refusal(request: web.Request, settings: PageSettings, door: Door) -> tuple[int, str] | None:
-    """Why a request is refused: a status and a sentence; None if it may pass."""
+    """The status and the reason with which a request is refused; None if it may pass."""
     if not host_allowed(request.host, settings):
         return 403, f"This page is not served under the name {request.host!r}; start it with --allow-host NAME."
     origin = request.headers.get("Origin")
@@ -152,14 +152,15 @@ async def refusal(request: web.Request, settings: PageSettings, door: Door) -> t
     if site in {"cross-site", "same-site"} and request.headers.get("Sec-Fetch-Mode") != "navigate":
         return 403, "The request comes from another site."
     if request.method not in {"GET", "HEAD"} and request.headers.get(HEADER) != "1":
-        return 403, f"A request that changes something carries the header {HEADER}: 1."
+        return 403, f"A request that changes something needs the header {HEADER}: 1."
     if request.path in OPEN or request.path.startswith("/static/") or await door.admits(request):
         return None
-    return 401, "The token is needed; the terminal that started the page shows it."
+    return 401, "The token is missing; the terminal that started the page shows it."
 
 
 def host_allowed(host: str, settings: PageSettings) -> bool:
-    """Names that other sites could point at this machine are refused; addresses cannot be. A port may be a tunnel's."""
+    """True if the page may be served under a host name. Refuses names that other sites could point at this machine; any
+    port is allowed."""
     name = _host_name(host)
     if name in settings.allowed_hosts or name in LOOPBACK_NAMES or name.strip("[]") == settings.host.lower():
         return True
@@ -167,19 +168,19 @@ def host_allowed(host: str, settings: PageSettings) -> bool:
 
 
 def _equal(a: str, b: str) -> bool:
-    """Compare in constant time; also bytes that are not text."""
+    """Compare two texts in constant time; they may contain invalid Unicode."""
     return hmac.compare_digest(a.encode("utf-8", "surrogatepass"), b.encode("utf-8", "surrogatepass"))
 
 
 def _session(settings: PageSettings) -> str:
-    """The cookie's value, made from a random key that is kept with the page's records."""
+    """The cookie's value, made from the token and a random key that is stored with the page's records."""
     path = settings.records / "session.key"
     try:
         make_folder(path.parent, private=True)
         if not path.is_file():
             write_atomic(path, secrets.token_hex(32))
         key = read_text(path)
-    except OSError:  # if it cannot be stored, sessions end with the server
+    except OSError:  # without a stored key, sessions end with the server
         key = secrets.token_hex(32)
     return hmac.new(key.encode(), settings.token.encode(), hashlib.sha256).hexdigest()
 

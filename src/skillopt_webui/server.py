@@ -78,7 +78,7 @@ def _file(name: str) -> web.Response:
 
 
 _NAMES = {str(path.relative_to(STATIC)) for path in STATIC.rglob("*.*")}
-"""The files that the server gives out; other names are not looked up."""
+"""The names of the files that the server sends; it refuses all other names."""
 
 
 def make_app(settings: PageSettings) -> web.Application:

@@ -15,7 +15,7 @@ LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 @dataclass(frozen=True, kw_only=True)
 class PageSettings:
-    """Folders are absolute. Whatever lies outside of them is neither read nor started."""
+    """The settings of the page. Folders are absolute; files outside of the folders are neither read nor started."""
 
     workspace: Path
     """The folder in which runs start; relative paths in configs begin here."""
@@ -24,17 +24,17 @@ class PageSettings:
     configs: tuple[Path, ...]
     """Folders of configs."""
     searched: Path | None = None
-    """Configs are looked for below this folder, too."""
+    """A further folder below which configs are searched for; None to search no further folder."""
     data: tuple[Path, ...]
     """Folders that a config may name for data, skills and prompts."""
     host: str = "127.0.0.1"
     port: int = PORT
     token: str = field(default="", repr=False)
-    """Empty: no token is needed, which only a loopback address allows."""
+    """The token for the login; empty, only with a loopback address, if no token is needed."""
     allowed_hosts: tuple[str, ...] = ()
     """Further names by which a browser may reach the page."""
     reach: str = "the page's folders; start it with --data FOLDER"
-    """The folders, as errors call them, and how to have others."""
+    """The name of the folders in errors, and how to add a folder."""
 
     @property
     def records(self) -> Path:
@@ -52,9 +52,10 @@ def make_settings(
     token: str = "",
     allowed_hosts: list[str] | None = None,
 ) -> PageSettings:
-    """Defaults: `outputs` and `configs` of the workspace, and the workspace itself for data and for further configs.
+    """Make settings. The defaults are the workspace's folders `outputs` and `configs`, and for data and further configs
+    the workspace itself.
 
-    An address that others can reach always has a token; if none is given, a random one is made.
+    An address that other machines can reach always needs a token; without one, a random token is made.
     """
     workspace = workspace.resolve()
     if token and len(token) < 12:

@@ -1,4 +1,4 @@
-"""A run as it happens: new lines of events.jsonl and the trainer's heartbeat, as server-sent events."""
+"""Sends a run to the page as it happens: new lines of events.jsonl and the heartbeat, as server-sent events."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from skillopt_webui.answers import as_json
 
 INTERVAL = 0.4
 _QUIET = 15.0
-"""Seconds after which a comment keeps the connection from being taken for dead."""
+"""Seconds without a message after which a comment is sent, so that the connection is not closed as dead."""
 
 
 class Working(Record):
@@ -27,10 +27,10 @@ class Working(Record):
 
 
 async def stream(request: web.Request, run: Run) -> web.StreamResponse:
-    """`event` for each new line after `offset`, `pulse` and `figures` when they change, `state` when a
-    trainer comes or goes.
+    """Send `event` for each new line after `offset`, `pulse` and `figures` when they change, and `state` when a process
+    begins or ends its work on the run.
 
-    The id of an event is the offset behind it: a browser that reconnects continues there.
+    The id of an event is the offset after it, at which a browser that reconnects continues.
     """
     offset = _offset(request)
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})

@@ -1,4 +1,4 @@
-"""One run as the page shows it: its state, its steps, what was proposed and why, and its trajectories."""
+"""Makes the page's data on one run: its state, its steps, the proposed edits with their reasons, its trajectories."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Figures(Record):
 
 
 def figures(run: Run) -> Figures:
-    """Figures from the journal and the summary. While a process works, the time since the summary is added."""
+    """The figures from the journal and the summary. While a process works on the run, the time goes on."""
     paid, summary, now = paid_now(run), readable(lambda: run.summary), live(run) if holder(run.root) else None
     roles = [paid.of(role) for role in paid.roles]
     costs = [role.usd for role in roles if role.usd is not None]
@@ -61,12 +61,12 @@ def figures(run: Run) -> Figures:
 
 
 def began(run: Run, summary: Summary | None, now: Live) -> float:
-    """When a run at work would have begun without its breaks."""
+    """The time at which a running run would have begun if it had not been interrupted, in seconds since 1970."""
     return run.files.summary.stat().st_mtime - summary.seconds if summary else now.time - now.spent["minutes"][0] * 60
 
 
 class Overview(Record):
-    """Everything that the first view needs, in one answer."""
+    """Everything that the first view of a run needs."""
 
     pid: int | None
     status: str
@@ -80,9 +80,9 @@ class Overview(Record):
     live: Live | None
     figures: Figures
     human_paced: bool
-    """A person or an agent answers for the optimizer; how long that takes says nothing about the run."""
+    """True if a person or an agent answers as the optimizer, so that waiting says nothing about the run."""
     events: int
-    """The size of events.jsonl."""
+    """The size of events.jsonl in bytes."""
     started: EventRow | None
     summary: Summary | None
     config: Settings | None
@@ -130,7 +130,7 @@ def overview(run: Run) -> Overview:
 
 
 def _open_conflicts(run: Run) -> int:
-    """How many conflicts wait for a person."""
+    """The number of conflicts that wait for a person's decision."""
     if not run.conflicts:
         return 0
     state = readable(lambda: run.state)
@@ -139,7 +139,7 @@ def _open_conflicts(run: Run) -> int:
 
 
 def open_letters(run: Run) -> int | None:
-    """How many letters wait for a reply; None if the optimizer is not a handoff."""
+    """The number of letters that wait for a reply; None if the optimizer is not a handoff."""
     if not _human_paced(run):
         return None
     return len(box_of(run.root).open_letters())
@@ -151,12 +151,12 @@ def _human_paced(run: Run) -> bool:
 
 
 def live(run: Run) -> Live | None:
-    """None if live.json is damaged or missing."""
+    """The heartbeat of a run; None if live.json is damaged or missing."""
     return readable(lambda: run.live)
 
 
 def _started(run: Run) -> EventRow | None:
-    """The newest start of this run: how many steps it has, and over what."""
+    """The event of the run's newest start, which has the number of steps and the sizes of the splits."""
     starts = [event for event in run.event_rows(400_000) if event["kind"] == "run_started"]
     event = starts[-1] if starts else next((event for _, event in run.events_after(0)), None)
     return {key: value for key, value in event.items() if key != "path"} if event else None
@@ -168,7 +168,7 @@ def slim(event: EventRow) -> EventRow:
 
 class RankedEdit(Ranked):
     said: str
-    """Why it was taken or not, in words."""
+    """The reason why the edit was selected or not, in words."""
 
 
 class StepPage(Record):
@@ -202,13 +202,13 @@ class Exchanges(Record):
 
 
 def exchanges(run: Run, number: int) -> Exchanges:
-    """The requests to the optimizer of a step, and of the epoch that it ends, with the replies."""
+    """The requests to the optimizer in a step, and in the end of an epoch after it, with the replies."""
     end = run.epoch_end(number)
     return Exchanges(exchanges=run.exchanges(number, end.epoch if end else None))
 
 
 class EpochPage(Record):
-    """The epoch's end: slow update and meta skill."""
+    """The end of an epoch: its slow update and meta skill."""
 
     comparison: EpochComparison | None
     gate: GateRecord | None
@@ -227,17 +227,17 @@ def epoch(run: Run, number: int) -> EpochPage:
 
 
 class ShownRollout(Record):
-    """A rollout with the version of its skill; or why there is none."""
+    """A rollout with the version of its skill; or the reason why there is no rollout."""
 
     rollout: Trajectory | RolloutError | None = None
     version: int | None = None
     """The version of the skill; None for a candidate that did not become one."""
     absent: str = ""
-    """Why there is no trajectory: evaluations may keep only scores, so this is not an error."""
+    """The reason why there is no trajectory. This is not an error: evaluations may keep only scores."""
 
 
 def trajectory(run: Run, name: str) -> ShownRollout:
-    """One trajectory by its id."""
+    """The trajectory with an id. Raises NotThereError if it was not kept."""
     if rollout := find_trace(run, name):
         return ShownRollout(rollout=rollout, version=run.versions_by_hash.get(rollout.skill_hash))
     raise NotThereError(f"no trajectory '{name}' was kept")
@@ -253,7 +253,7 @@ def skill_text(run: Run, version: int) -> str:
 
 
 class DiffBlock(Record):
-    """Equal, changed, removed or added lines of two texts."""
+    """A block of equal, changed, removed or added lines of two texts."""
 
     op: str
     a: list[str]
@@ -267,7 +267,7 @@ class Diff(Record):
 
 
 def diff(a: str, b: str) -> Diff:
-    """Two texts side by side."""
+    """The differences between two texts, for a view side by side."""
     left, right = a.split("\n"), b.split("\n")
     blocks = [
         DiffBlock(op=op, a=left[i1:i2], b=right[j1:j2], a_line=i1 + 1, b_line=j1 + 1)

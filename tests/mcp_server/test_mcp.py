@@ -114,8 +114,8 @@ def test_what_lies_outside_and_what_costs_without_a_budget_is_refused(tmp_path: 
             ("start_run", {"config": CONFIG, "changes": ["train.init_skill=/etc/passwd"]}, "init_skill"),
             ("start_run", {"config": CONFIG, "changes": ["models.optimizer_model=command:rm -rf x"]}, "names code"),
             ("start_run", {"config": CONFIG, "changes": ["models.optimizer_model=handoff:/tmp"]}, "outside"),
-            ("start_run", {"config": CONFIG, "changes": costly}, "there is no budget"),
-            ("start_run", {"config": CONFIG, "changes": [*costly, "budget.max_minutes=5"]}, "there is no budget"),
+            ("start_run", {"config": CONFIG, "changes": costly}, "no budget is set"),
+            ("start_run", {"config": CONFIG, "changes": [*costly, "budget.max_minutes=5"]}, "no budget is set"),
             ("start_run", {"config": CONFIG, "changes": ["train.nonsense=1"]}, "unknown key"),
             ("best_skill", {"run": "../../etc"}, "no run"),
             ("read_letter", {"run": "sim/none", "number": 1}, "no run"),
@@ -184,7 +184,7 @@ FREE_PRICES = '{"openai:gpt-4o-mini": {input: 0, output: 0}, "openai:gpt-4o": {i
 @pytest.mark.parametrize(
     ("file", "changes", "said"),
     [
-        ("", ["budget.max_usd=1", f"budget.prices={FREE_PRICES}"], "only a config file sets prices"),
+        ("", ["budget.max_usd=1", f"budget.prices={FREE_PRICES}"], "only a config file may set prices"),
         ("", ["budget.max_calls=999999999999"], "is more than"),
         ("", ["budget.max_usd=100000"], "is more than"),
         ("", ["budget.max_tokens=999999999999"], "is more than"),

@@ -73,5 +73,5 @@ def test_the_ranking_says_what_each_edit_covers_that_those_before_it_do_not() ->
     assert said[1].startswith("Taken as number 2: covers 1 failure that no edit before it covers (4); 1 of its 2")
     assert "cited by edit 1 already" in said[1]
     assert "same cause" in said[1]
-    assert said[2].startswith("Not taken (clipped at 2): covers no failure that the edits before it do not cover")
+    assert said[2].startswith("Not taken (clipped at 2): covers only failures that edits before it cover already")
     assert "edits 1, 2 already" in said[2]

@@ -69,7 +69,7 @@ def ablated(together: float, *single: float, verdict: str = "earns") -> str:
 def test_rules_say_the_same_only_where_no_single_one_explains_the_loss() -> None:
     assert ablated(0.3, 0.0, 0.0).endswith("so some may say the same: remove one at a time")
     assert ablated(0.1, 0.1, 0.0).endswith("; line 1 alone explains that (-0.10 without it)")
-    assert ablated(0.1, 0.05, 0.05).endswith("; that is what they cost one by one, added up")
+    assert ablated(0.1, 0.05, 0.05).endswith("; that is the sum of their single losses")
     assert ablated(0.1, 0.0, 0.0, verdict="unclear").endswith("; that may be chance")
     assert ablated(0.0, 0.0, 0.0, verdict="nothing").endswith("tokens fewer")
 

@@ -1,5 +1,5 @@
-"""The command line: each command is a few lines that call a package below. Every module of this folder is imported and
-adds its commands."""
+"""The command line. Each command is a few lines that call another package; importing the modules of this folder adds
+their commands."""
 
 import importlib
 import pkgutil
@@ -7,7 +7,7 @@ import pkgutil
 from skillopt.cli.app import main
 
 _FIRST = ("train", "measure", "check", "look", "letters", "tasks", "harvest", "packages", "serve", "models", "data")
-"""Their order is that of docs/reference/cli.md."""
+"""The modules that add commands, in the order of docs/reference/cli.md."""
 for _name in (*_FIRST, *(module.name for module in pkgutil.iter_modules(__path__))):
     if _name not in {"__main__", "skills"}:  # skills.py has no command, and importing it is slow
         importlib.import_module(f"{__name__}.{_name}")

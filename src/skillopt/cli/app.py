@@ -20,7 +20,7 @@ from skillopt.keys import guard_terminal, redact
 from skillopt.version import __version__
 from skillopt.view.text import printable
 
-if TYPE_CHECKING:  # a command imports what it needs when it runs: --help stays quick
+if TYPE_CHECKING:  # a command imports other packages when it runs, so that --help is quick
     from skillopt.config import Config
     from skillopt.record.base import Record
     from skillopt.record.events import Listener
@@ -33,10 +33,10 @@ GROUPS = {
     "Look at runs": ("runs", "report", "blame", "diff", "verify", "export", "propose", "adopt"),
     "Page, agents, models and data": ("ui", "mcp", "models", "data", "sim"),
 }
-"""The order in which --help shows the commands. One that is not named here comes last in its `rich_help_panel`."""
+"""The commands in the order of --help. A command that is not in this list comes last in its `rich_help_panel`."""
 RETIRED = {
     ("report", "--prices"): "set budget.prices before a training (summary.json has each role's tokens)",
-    ("verify", "--repair"): "`skillopt verify RUN` names the files to delete, and training writes them",
+    ("verify", "--repair"): "`skillopt verify RUN` names the files to delete; training then writes them again",
     ("lint", "--out"): "SARIF is no longer written; use --json > FILE, or --github for notes on lines",
     ("lint", "-c"): "lint reads no tasks; remove this option",
     ("lint", "--config"): "lint reads no tasks; remove this option",
@@ -47,7 +47,7 @@ RETIRED = {
     ("sweep", "--random"): "list the values, such as key=2,4,8",
     ("ablate", "--by"): "rules are left out one by one; `skillopt blame RUN` shows what a step brought",
     ("eval", "--split all"): "one split is measured at a time: --split train, --split val, --split test",
-    ("export", "--references"): "train the exported package, and edits may move text to references/",
+    ("export", "--references"): "train the exported package; its edits may move text to references/",
     ("init", "--interactive"): "give --from, --target_model, --optimizer_model and --scoring",
     ("models", "path"): "`skillopt models list` shows where the file is",
     ("models", "verify"): "every training checks the file's SHA-256 when it first reads it",
@@ -56,7 +56,7 @@ RETIRED = {
         for option in ("--config", "-c", "--train")
     },
 }
-"""Options of earlier versions and of the original tool, and what to do instead."""
+"""Options of earlier versions and of the original tool that no longer exist, each with what to do instead."""
 RENAMED = {
     **{(command, "--cfg-options"): "" for command in ("train", "eval")},
     ("train", "--out_root"): "env.output_root=",
@@ -65,11 +65,11 @@ RENAMED = {
     ("eval", "--split valid_seen"): "--split=val",
     ("eval", "--split valid_unseen"): "--split=test",
 }
-"""Options of the original tool and of earlier versions that have another name now. They work, and a note names it."""
+"""Options of earlier versions and of the original tool that have a new name. They still work and print the name."""
 
 
 class Grouped(TyperGroup):
-    """Commands by group, each with the first sentence of its help, not cut."""
+    """Shows the commands by group, each with the whole first sentence of its help."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         for word, following in itertools.pairwise([*map(str, args), ""][1:]):
@@ -96,7 +96,7 @@ class Grouped(TyperGroup):
 
 
 def _renamed(command: str, words: Sequence[str]) -> Iterator[str]:
-    """The words of a command, options of the original tool as ours; `--option value` and `--option=value` alike."""
+    """The words of a command, with new names for renamed options. Reads `--option value` and `--option=value`."""
     rest = list(words)
     while rest:
         word = rest.pop(0)
@@ -147,7 +147,9 @@ RunArgument = Annotated[
 ]
 RunOption = Annotated[
     Path | None,
-    typer.Option("--run", help="A run's folder, or a folder of runs; else the config's own.", callback=_meant_run),
+    typer.Option(
+        "--run", help="A run's folder, or a folder of runs; unless set, the config's run.", callback=_meant_run
+    ),
 ]
 BaseOption = Annotated[
     str,
@@ -172,7 +174,7 @@ def load_config(path: Path, overrides: Sequence[str] | None, target: str = "", o
 
 
 def fetch_weights(config: Config, *, optimizer: bool | None = None) -> None:
-    """Fetch local models' weights first, with a progress bar. Prints nothing if they are on this machine."""
+    """Fetch the weights of local models and print the progress. Prints nothing if they are on this machine."""
     from skillopt.cli.models import fetch
     from skillopt.provider_table import provider_of, split_name
     from skillopt.training.parts import needs_optimizer
@@ -187,8 +189,8 @@ def fetch_weights(config: Config, *, optimizer: bool | None = None) -> None:
 def measured(
     config: Config, work: Callable[[Listener], Coroutine[Any, Any, T]], *, trains: bool = False, quiet: bool = False
 ) -> T:
-    """The result of `work`; unless `quiet`, its events are shown as they happen. Work that does not train (`trains`)
-    needs no optimizer, unless it judges."""
+    """Return the result of `work`; show its events as they happen, unless `quiet`. Unless it `trains`, the weights of a
+    local optimizer are fetched only for an optimizer that judges."""
     import asyncio
 
     from skillopt.view.console import open_console, watching
@@ -210,7 +212,7 @@ def print_json(record: Record) -> None:
 
 
 def show(*lines: str) -> None:
-    """Print a command's result, below the lines that it printed while it ran."""
+    """Print a command's result after an empty line."""
     print()
     say(*lines)
 

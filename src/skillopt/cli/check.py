@@ -1,4 +1,4 @@
-"""Is a skill worth having? `check` measures it; `lint` reads it and asks no model."""
+"""The commands `check`, which measures a skill, and `lint`, which reads a skill and calls no model."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from skillopt.errors import Damaged, DiskError, SkillOptError, UserError
 from skillopt.keys import redact
 from skillopt.view.text import printable
 
-if TYPE_CHECKING:  # a command imports what it needs when it runs: --help stays quick
+if TYPE_CHECKING:  # a command imports other packages when it runs, so that --help is quick
     from skillopt.cli.skills import Found
     from skillopt.config import Config
     from skillopt.config.project import Settings
@@ -89,7 +89,7 @@ def check(
     """Say whether a skill is better, no worse or worse than a base, and stop as soon as that is sure.
 
     Exit codes: 0 better or no worse, 1 worse, 4 cannot tell with these items; 2 and 3 as for every command. With
-    --watch: 0 no cell got worse, 1 one did.
+    --watch: 0 no cell got worse, 1 a cell got worse.
     """
     from skillopt.cli.skills import divide, find_skills
     from skillopt.config.project import parse_settings
@@ -105,7 +105,7 @@ def check(
         raise UserError("--targets and --target_model: both name the targets; give one of them")
     quiet = watch is not None or as_json
     if quiet and base != "none":
-        raise UserError(f"--base {base}: the matrix says what a skill is worth against no skill; leave --base out")
+        raise UserError(f"--base {base}: the matrix compares every skill with no skill; leave --base out")
     recorded = read_matrix(watch) if watch is not None else None
     with _never_worse():
         found = find_skills(named, project, base, head)
@@ -125,7 +125,7 @@ def check(
 
 @contextmanager
 def _never_worse() -> Iterator[None]:
-    """An error of SkillOpt or of a user's scorer must not end with the exit code of a verdict."""
+    """Make an unexpected error end with exit code 2, because code 1 means that the skill is worse."""
     try:
         yield
     except (SkillOptError, typer.Exit, *DiskError):
@@ -138,7 +138,8 @@ def _never_worse() -> Iterator[None]:
 def _job(
     found: Found, given: Settings, project: Path, target: str, overrides: Sequence[str], named: bool, quiet: bool
 ) -> tuple[CheckOutcome, Measure]:
-    """Read the configs before anything is paid for. Skills that are not run need none."""
+    """Read a skill's config and prepare its measurement, before anything is paid for. A skill that is not measured
+    needs no config."""
     from skillopt.measure.batch import CheckOutcome
     from skillopt.measure.check import check as run_check
     from skillopt.measure.check_result import MARGIN, Question, SkillVersion
@@ -242,7 +243,7 @@ def _to_github(notes: Sequence[Finding], page: str) -> None:
 
 @contextmanager
 def _commands_off(github: bool) -> Iterator[None]:
-    """Print text of models and tasks so that no line of it is a command to GitHub's runner."""
+    """In this block, GitHub's runner takes no printed line for a command: texts of models may look like commands."""
     if not github:
         yield
         return
@@ -266,7 +267,7 @@ def show_matrix(outcomes: Sequence[CheckOutcome], *, as_json: bool) -> None:
 
 
 def read_matrix(file: Path) -> Matrix | None:
-    """The matrix that --watch recorded; None if there is none yet."""
+    """The matrix in the file of --watch; None if the file does not exist yet."""
     from skillopt.record.matrix import Matrix
     from skillopt.record.run import read_record
 
@@ -281,8 +282,8 @@ def read_matrix(file: Path) -> Matrix | None:
 
 
 def watch_matrix(outcomes: Sequence[CheckOutcome], recorded: Matrix | None, file: Path, *, as_json: bool) -> int:
-    """Print the cells whose word changed, record the matrix, and return the exit code: 1 if a cell got worse, else the
-    code for the reason why a skill was not measured."""
+    """Print the cells whose word changed, record the matrix, and return the exit code: 1 if a cell got worse, else 2 or
+    3 if a skill could not be measured, else 0."""
     from skillopt.measure.matrix import changes, matrix_of, merged
     from skillopt.record.files import write_json
     from skillopt.view.check_lines import change_line

@@ -1,4 +1,4 @@
-"""`skillopt data`: the benchmarks' data, fetched or made."""
+"""`skillopt data`: fetches or generates the data of benchmarks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def prepare(
     ],
     source: Annotated[Path | None, typer.Option("--from", help="Folder of the published files.")] = None,
     out: Annotated[Path | None, typer.Option(help="The folder for train/, val/ and test/.")] = None,
-    kind: Annotated[str, typer.Option(help="bbh: the kind of tasks, such as navigate.")] = "",
+    kind: Annotated[str, typer.Option(help="For bbh: the kind of tasks, such as navigate.")] = "",
     manifest: Annotated[
         Path | None,
         typer.Option(help='Which item is in which split: {"train": [ids], …}, or a folder with one file per split.'),
@@ -48,22 +48,20 @@ def prepare(
 def generate(
     name: Annotated[str, typer.Argument(help=f"One of: {', '.join(GENERATED)}.", show_default=False)],
     out: Annotated[Path, typer.Option(help="The folder for train/, val/ and test/.", show_default=False)],
-    seed: Annotated[int, typer.Option(min=0, help="Same seed, same tasks.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Fixes the tasks: the same seed gives the same tasks.")] = 0,
     train: Annotated[int, typer.Option(min=1, help="Training items.")] = 40,
     val: Annotated[int, typer.Option(min=1, help="Validation items.")] = 20,
     test: Annotated[int, typer.Option(min=1, help="Test items.")] = 40,
-    families: Annotated[
-        str, typer.Option(help="reasoning_gym: task families, with commas between them.")
-    ] = "chain_sum",
+    families: Annotated[str, typer.Option(help="For reasoning_gym: task families, separated by commas.")] = "chain_sum",
     recipes: Annotated[
-        bool, typer.Option(help="Games: write recipes, not files; a game is made when it is played.")
+        bool, typer.Option(help="For games: write recipes, not files; each game is then made when it is played.")
     ] = False,
 ) -> None:
-    """Make tasks from a seed: games, or items of reasoning-gym's families, frozen to JSON."""
+    """Generate tasks from a seed: games, or items of reasoning-gym's task families as JSON."""
     _known(name, "generate")
     sizes = {"train": train, "val": val, "test": test}
     if (out / "train" / "items.json").exists():
-        raise UserError(f"--out: {out} holds items already; name another folder, or remove this one")
+        raise UserError(f"--out: {out} already contains items; name another folder, or remove this one")
     if name == "reasoning_gym":
         from skillopt_benchmarks.reasoning_gym import generate as make
         from skillopt_benchmarks.rows import write_splits

@@ -1,4 +1,4 @@
-"""Tasks from sessions, traces and evals, and a run's skill put in place: harvest, propose, adopt."""
+"""The commands harvest, propose and adopt: collect tasks from sessions, and install the skill of a run."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def harvest(
     path: Annotated[Path | None, typer.Option("--from", help="A file or folder in place of the agent's own.")] = None,
     to: Folder = Path("harvest"),
     project: Annotated[Path | None, typer.Option("--project", help="Only sessions in this folder or below it.")] = None,
-    since: Annotated[str, typer.Option("--since", help="30d, 2026-01-31 or last: only files changed after that.")] = "",
+    since: Annotated[str, typer.Option("--since", help="Only files that changed since 30d, 2026-01-31 or last.")] = "",
     headless: Annotated[
         bool, typer.Option("--headless", help="Also read headless runs, which nobody watched.")
     ] = False,
     subagents: Annotated[bool, typer.Option("--subagents", help="Also read runs of sub-agents.")] = False,
     local: Annotated[bool, typer.Option("--local", help="Refuse a model that is not on this machine.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be read.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the files that would be read.")] = False,
     optimizer_model: OptimizerOption = "",
     overrides: Annotated[
         list[str] | None,
@@ -88,7 +88,7 @@ def review_harvest(
     ] = None,
     unreviewed: Annotated[bool, typer.Option("--unreviewed", help="Also use rules that nobody decided on.")] = False,
 ) -> None:
-    """Keep, edit, drop and merge tasks; then write the tasks file. Asks on a terminal, lists elsewhere."""
+    """Keep, edit, drop and merge tasks; then write the tasks file. It asks on a terminal, and lists tasks elsewhere."""
     from skillopt_harvest.dialog import decisions_of, review_dialog
     from skillopt_harvest.review import decide, finish, list_tasks, review_lines
 
@@ -126,7 +126,7 @@ def adopt(
     proposal: Annotated[Path, typer.Argument(help="The proposal's folder.")],
     undo: Annotated[bool, typer.Option("--undo", help="Put the old files back.")] = False,
 ) -> None:
-    """Put a proposed skill in place; refused if the installed one has changed since."""
+    """Install a proposed skill; refused if the installed skill has changed since the proposal."""
     from skillopt_harvest import adopt as adoption
 
     for path in adoption.undo(proposal) if undo else adoption.adopt(proposal):

@@ -1,4 +1,4 @@
-"""Letters of a run whose optimizer or judge is a handoff: letters, answer."""
+"""The commands letters and answer, for a run whose optimizer or judge is a handoff."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LettersArgument = Annotated[
 @app.command()
 def letters(
     run: LettersArgument,
-    wait: Annotated[bool, typer.Option("--wait", help="Block until a letter is open, or the run has ended.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until a letter is open, or the run has ended.")] = False,
     timeout: Annotated[
         float | None, typer.Option("--timeout", min=0, help="The most seconds that --wait waits.")
     ] = None,
@@ -46,7 +46,7 @@ def answer(
     number: Annotated[int, typer.Argument(min=1, help="The letter's number.")],
     file: Annotated[str, typer.Argument(help="File with the reply; - or no file reads standard input.")] = "-",
 ) -> None:
-    """Check a reply to a letter and hand it in. If it does not fit, the exit code is 2 and the letter stays open."""
+    """Check and hand in the reply to a letter. If it does not fit, the exit code is 2 and the letter stays open."""
     from skillopt.models.handoff import box_of
     from skillopt.training.requests.answers import hand_in
 
@@ -57,7 +57,7 @@ def answer(
 
 
 def _data(file: str) -> bytes:
-    """The reply's text, up to the length that can be used."""
+    """The reply as bytes, up to the length that can be used."""
     from skillopt.errors import UserError
     from skillopt.models.handoff.box import LONGEST_REPLY
 

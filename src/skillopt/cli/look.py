@@ -15,7 +15,7 @@ from skillopt.cli.app import RunArgument, app, say
 def report(
     run: RunArgument, show: Annotated[bool, typer.Option("--open", help="Open the report in the browser.")] = False
 ) -> None:
-    """Write a run's report again (report.html, report.md, plots/), also for one that is not finished."""
+    """Write a run's report again (report.html, report.md, plots/), also for an unfinished run."""
     from skillopt.record.directory import RunDirectory
     from skillopt.view.html import write_report
 
@@ -61,9 +61,9 @@ def blame(
 
 @app.command()
 def verify(run: RunArgument) -> None:
-    """Check every file of a run against its checksum, and that the patch log gives every version byte for byte.
+    """Check that each file of a run fits its checksum, and that the patch log rebuilds every version byte for byte.
 
-    If not, the exit code is 1, and the message names files to delete; the same `skillopt train` command rewrites them.
+    If a check fails, the exit code is 1 and the message names files to delete; `skillopt train` writes them again.
     """
     from skillopt.errors import UserError
     from skillopt.record.damage import find_damage
@@ -77,7 +77,7 @@ def verify(run: RunArgument) -> None:
     if damages := find_damage(directory):
         for damage in damages:
             say(f"FAIL  {damage}")
-        anew = "run the same `skillopt train` command again: it writes these files anew"
+        anew = "run the same `skillopt train` command again: it writes these files again"
         print(anew if all(damage.derived for damage in damages) else WAY_OUT)
         raise typer.Exit(1)
     entries = Run(directory).finished_entries()
@@ -137,7 +137,8 @@ def review(
         list[str] | None, typer.Option("--write", metavar="ID=TEXT", help="Write the edit yourself, such as 3-1='…'.")
     ] = None,
 ) -> None:
-    """Decide between opposite edits; the next step tries the choice. Asks on a terminal, lists elsewhere."""
+    """Decide between edits that contradict each other; the next step tries the choice. On a terminal it asks; elsewhere
+    it lists the conflicts."""
     from skillopt.record.directory import RunDirectory
     from skillopt.view.review_dialog import review_run
 

@@ -1,4 +1,4 @@
-"""Measuring skills: eval, compare, ablate, prune, route, probe; and the judge of a config."""
+"""The commands that measure skills (eval, compare, ablate, prune, route, probe) and judges (judge calibrate)."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def ablate(
 
 
 def config_of(run: Path, overrides: list[str] | None, max_calls: int | None, command: str) -> Config:
-    """The run's own config, to measure its best skill. Only budget, hardware and folders may differ."""
+    """The run's own config with overrides, to measure its best skill. Only budget, hardware and paths may differ."""
     from skillopt.config import Config
     from skillopt.config.identity import PASSED_IN
     from skillopt.errors import UserError
@@ -136,7 +136,7 @@ def prune(
     repeats: Annotated[
         int | None, typer.Option("--repeats", min=1, help="Samples of each item in the ablation; 1 or, if noisy, 3.")
     ] = None,
-    trials: Annotated[int, typer.Option("--trials", min=1, max=12, help="At most this many shorter skills.")] = 5,
+    trials: Annotated[int, typer.Option("--trials", min=1, max=12, help="The most shorter skills to measure.")] = 5,
     max_calls: Annotated[int | None, typer.Option("--max-calls", min=1, help="Stop after this many calls.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan.")] = False,
 ) -> None:
@@ -230,10 +230,11 @@ def calibrate(
     out: Annotated[
         Path | None, typer.Option("--out", help="Output file; unless set, judge_calibration.json next to the config.")
     ] = None,
-    top: Annotated[float, typer.Option("--top", min=0.01, help="The best grade that a person gives.")] = 1.0,
+    top: Annotated[float, typer.Option("--top", min=0.01, help="The highest grade that a person can give.")] = 1.0,
     repeats: Annotated[int, typer.Option("--repeats", min=2, max=20, help="Judgements of each answer.")] = 3,
 ) -> None:
-    """Judge answers that people have graded: agreement, biases and noise. A training reads the record."""
+    """Let the judge grade answers that people have graded, and report its agreement, biases and noise. A training reads
+    the record."""
     import asyncio
 
     from skillopt.config.tree import CALIBRATION

@@ -36,7 +36,7 @@ def list_models() -> None:
 
 @models_app.command()
 def pull(name: Name) -> None:
-    """Fetch weights into the cache; a fetch that broke off is continued."""
+    """Fetch weights into the cache; an interrupted fetch continues."""
     from skillopt.models import weights
 
     with show_progress(name) as progress:
@@ -45,7 +45,7 @@ def pull(name: Name) -> None:
 
 
 def fetch(name: str) -> Path:
-    """`weights.resolve` with progress on standard error; prints nothing if the file is on this machine."""
+    """Return the file of the weights. If it is not here yet, fetch it and print the progress on standard error."""
     from skillopt.models import weights
 
     with show_progress(name) as progress:
@@ -54,7 +54,7 @@ def fetch(name: str) -> Path:
 
 @contextmanager
 def show_progress(name: str) -> Iterator[Progress]:
-    """Print a line on standard error for each tenth, or for every 10 MB if the size is not known."""
+    """Yield a function that prints a line on standard error for each tenth, or each 10 MB if the size is unknown."""
     started, shown = time.monotonic(), -1
 
     def progress(done: int, total: int, what: str) -> None:

@@ -1,4 +1,4 @@
-"""Skills outside their run: export, import, transfer; and sweep."""
+"""The commands export, import and transfer, which take skills out of a run or into one; and sweep."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def export(
     ] = "",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Write into a folder that exists already.")] = False,
 ) -> None:
-    """Write a run's best skill as an Agent Skills package. A run that began with a package gives that one back."""
+    """Write a run's best skill as an Agent Skills package. A run that trained a package writes that package."""
     from skillopt.record.directory import RunDirectory
     from skillopt.record.export import export as write_package
 
@@ -72,7 +72,7 @@ def transfer(
     optimizer_model: OptimizerOption = "",
     target_model: TargetOption = "",
 ) -> None:
-    """Try a run's skill on other tasks or another target: zero-shot, then fine-tuned from there."""
+    """Try a run's skill on other tasks or another target: first as it is (zero-shot), then after further training."""
     from skillopt.api import train_config
     from skillopt.measure.transfer import transfer as run_transfer
     from skillopt.record.directory import RunDirectory
@@ -93,12 +93,12 @@ def transfer(
 def sweep(
     config: ConfigOption,
     axes: Annotated[
-        list[str], typer.Argument(metavar="section.key=V1,V2...", help="Values to try; one value is an override.")
+        list[str], typer.Argument(metavar="section.key=V1,V2...", help="Values to try; a single value is an override.")
     ],
     optimizer_model: OptimizerOption = "",
     target_model: TargetOption = "",
 ) -> None:
-    """Train under several values of some keys and choose by validation. The same command again continues."""
+    """Train with several values of some keys and choose by validation. The same command continues the sweep."""
     from skillopt.api import train_config
     from skillopt.measure.sweep import sweep as run_sweep
     from skillopt.record.events import Listener

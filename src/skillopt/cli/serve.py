@@ -1,4 +1,4 @@
-"""Servers: the web page (ui), an MCP server for agents (mcp), the simulated world as an endpoint (sim)."""
+"""The commands that start servers: ui (the web page), mcp (for agents), sim (the simulated world as an endpoint)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def mcp(
         ),
     ] = Path(),
 ) -> None:
-    """Serve MCP on standard input and output: an agent plans, starts and watches runs and answers their letters."""
+    """Serve MCP on standard input and output, so that an agent plans, starts and watches runs and answers letters."""
     from skillopt_mcp.server import serve
 
     serve(folder)

@@ -1,4 +1,4 @@
-"""Finds the skills of a command, and their versions: the one that the user names, or those of skillopt.toml."""
+"""Finds the skills of a command, and their versions: the skill that the user names, or those of skillopt.toml."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _OVERRIDE = re.compile(r"[a-z_]+\.[^=/\\]+=")
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """A skill in two versions, and how it is to be checked."""
+    """A skill, the base to compare it with, and the settings of its check."""
 
     name: str
     settings: Settings
     skill: Source
-    """A source without a path if the skill was removed."""
+    """The skill's files; a source without a path if the skill was removed."""
     base: Source
 
     @property
@@ -34,21 +34,21 @@ class Found:
 
     @property
     def changed(self) -> bool:
-        """Does any file of the skill differ?"""
+        """True if any file of the skill differs from the base."""
         return self.skill.files != self.base.files
 
 
 def divide(words: Sequence[str] | None) -> tuple[str, list[str]]:
-    """The skill, if one is named, and the overrides."""
+    """Divide the words of a command into the skill's name (empty if there is no name) and the overrides."""
     named = [word for word in words or () if not _OVERRIDE.match(word)]
     if len(named) > 1:
-        raise UserError(f"'{named[1]}': one skill at a time; list several in {FILE}")
+        raise UserError(f"'{named[1]}': name only one skill; list several in {FILE}")
     return (named[0] if named else ""), [word for word in words or () if _OVERRIDE.match(word)]
 
 
 def find_skills(named: str, project: Path, base: str, head: str) -> list[Found]:
-    """The named skill with its entry in the project, if there is one; the packages of a named folder; else all of the
-    project's."""
+    """The named skill, with its entry in the project if the project lists it; or the packages in the named folder. If
+    no skill is named, all skills of the project."""
     if named:
         skills = read_project(project) if project.is_file() else {}
         path = listed_path(skills, project.parent, Path(named))
@@ -59,7 +59,7 @@ def find_skills(named: str, project: Path, base: str, head: str) -> list[Found]:
         return [_found(named, path, skills[path], project.parent, base, head)]
     skills = read_project(project)
     if len(skills) > 1 and _is_skill(base):
-        raise UserError(f"--base {base}: is one skill, and {project} lists {len(skills)}; name the skill to compare")
+        raise UserError(f"--base {base}: is one skill, but {project} lists {len(skills)}; name the skill to compare")
     return [_found(path, path, settings, project.parent, base, head) for path, settings in skills.items()]
 
 

@@ -1,4 +1,4 @@
-"""The user's tasks: init, split."""
+"""The commands init and split, for the user's tasks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ _FORMATS = ".jsonl, .json, .csv, .tsv, .parquet, .arrow, promptfoo's .yaml, or h
 def init(
     folder: Annotated[Path, typer.Argument(help="The folder to write, such as my-task.")],
     source: Annotated[Path | None, typer.Option("--from", help=f"Your tasks: {_FORMATS}.")] = None,
-    question: Annotated[str, typer.Option(help="With --from: the column of the question, or inputs.question.")] = "",
+    question: Annotated[
+        str, typer.Option(help="With --from: the column or path (inputs.question) of the question.")
+    ] = "",
     answer: Annotated[str, typer.Option(help="With --from: the column of the answer.")] = "",
     id_column: Annotated[str, typer.Option("--id", help="With --from: the column that names each task.")] = "",
     type_column: Annotated[str, typer.Option("--type", help="With --from: the column of the kind of task.")] = "",
@@ -26,7 +28,7 @@ def init(
     ] = False,
     scoring: Annotated[str, typer.Option(help="How answers are scored; see docs/your_data.md.")] = "",
     scorer: Annotated[bool, typer.Option("--scorer", help="Write a scorer.py to edit, and use it.")] = False,
-    env: Annotated[bool, typer.Option("--env", help="Write a custom env (several turns, tools), not a file.")] = False,
+    env: Annotated[bool, typer.Option("--env", help="Write a custom env (several turns, tools), not tasks.")] = False,
     target_model: TargetOption = "",
     optimizer_model: OptimizerOption = "",
 ) -> None:
@@ -54,7 +56,7 @@ def init(
 @app.command()
 def split(
     file: Annotated[Path, typer.Argument(help=f"A file with tasks: {_FORMATS}.")],
-    ratios: Annotated[str, typer.Option(help="Shares of train, val and test; 2:1:1, or the saved split's.")] = "",
+    ratios: Annotated[str, typer.Option(help="Shares of train, val and test; else the saved split's or 2:1:1.")] = "",
     seed: Annotated[int | None, typer.Option(help="Another seed gives another division; 0 unless set.")] = None,
     extend: Annotated[
         bool, typer.Option("--extend", help="Distribute the new tasks; all others stay in their splits.")
@@ -65,7 +67,7 @@ def split(
     id_column: Annotated[str, typer.Option("--id", help="The column that names each task.")] = "",
     type_column: Annotated[str, typer.Option("--type", help="The column of the kind of task.")] = "",
 ) -> None:
-    """Divide a file into train, val and test, and save the split next to it; shows the split if there is one."""
+    """Divide a file into train, val and test, and save the split next to it. If there is a split, show it."""
     from skillopt.errors import UserError
     from skillopt.tasks.base import SPLITS
     from skillopt.tasks.splits import RATIOS, describe, load_split, parse_ratios, recorded_shares, split_path

@@ -1,4 +1,4 @@
-"""Training: train and replicate; before it: plan and doctor."""
+"""The commands train, replicate, plan and doctor."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def train(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Start a new run, even if an unfinished one could be continued.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Each event as a line of JSON, as in events.jsonl.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print events as lines of JSON, as in events.jsonl.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Fetch a benchmark's data without asking.")] = False,
 ) -> None:
-    """Train a skill. The same command again continues the run."""
+    """Train a skill. The same command continues an unfinished run."""
     from skillopt.api import Trainer
 
     if resume and fresh:
@@ -79,7 +79,7 @@ def _package_file(package: Path) -> Path:
 
 
 def for_description(config: Config) -> Config:
-    """The config for training a description: the trigger metric, its prompts, one short paragraph."""
+    """The config that trains a package's description: the trigger metric, its prompts, and a limit of 250 tokens."""
     from skillopt.record.package import checked_package
     from skillopt.training import prompts
 
@@ -100,7 +100,7 @@ def for_description(config: Config) -> Config:
 
 
 def check_keys(config: Config, path: Path, overrides: Sequence[str]) -> None:
-    """Without a key: the three ways to train, each as a command."""
+    """Raise if a role's key is missing. The error shows the three ways to train, each as a command."""
     from skillopt.models import open_model
     from skillopt.provider_table import provider_of
     from skillopt.training.parts import roles_of, why_optimizer
@@ -135,7 +135,7 @@ def _ways(config: Config, path: Path, overrides: Sequence[str], variable: str) -
 
 
 def prepare_data(config: Config, *, yes: bool) -> Config:
-    """The config with its data in place: a published benchmark's is read or fetched if it is not there."""
+    """The config with its data in place: missing data of a published benchmark is converted or fetched."""
     if not config.env.split_dir or (Path(config.env.split_dir) / "train").is_dir():
         return config
     from skillopt.cli.models import show_progress
@@ -172,7 +172,7 @@ def replicate(
     optimizer_model: OptimizerOption = "",
     target_model: TargetOption = "",
 ) -> None:
-    """Train under several seeds and report mean, interval and share improved. The same command again continues."""
+    """Train with several seeds and report mean, interval and share improved. The same command continues the runs."""
     from skillopt.api import train_config
     from skillopt.measure.replicate import replicate as run_seeds
     from skillopt.view.measured_tables import replicate_lines, replicate_table

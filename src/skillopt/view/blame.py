@@ -1,4 +1,4 @@
-"""Blame: for every line of a skill, the edit that wrote it. Rebuilt from the initial skill and the patch log alone."""
+"""Finds the edit that wrote each line of a skill, from the initial skill and the patch log alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class BlamedLine:
     number: int
     """The line's number in its file, from 1."""
     text: str
-    """Without its line end."""
+    """The line's text, without its line end."""
     entry: Entry | None
     """The accepted edit that wrote the line as it is now; None for a line of the initial skill."""
 
@@ -38,7 +38,7 @@ class BlamedLine:
 
 
 def blame_run(run: RunDirectory, version: int | None = None) -> list[BlamedLine]:
-    """The lines of a version of a run, of a package file by file; the best version unless another is named."""
+    """The lines of a run's best version, or of `version`, each with its edit. A package's lines come file by file."""
     entries = read_entries(run)
     with run.as_written():
         initial = initial_skill(run, entries)
@@ -46,7 +46,8 @@ def blame_run(run: RunDirectory, version: int | None = None) -> list[BlamedLine]
 
 
 def blame(initial: Skill, entries: Sequence[Entry], version: int) -> list[BlamedLine]:
-    """Every line of `version`. A log that does not lead from `initial` to its versions raises PatchLogError."""
+    """Every line of `version` with its edit. Raises PatchLogError if the log does not lead from `initial` to its
+    versions."""
     versions = replay(initial, entries)
     if version not in versions:
         raise UserError(f"version {version} does not exist; the versions are 0 to {max(versions)}")
@@ -64,14 +65,14 @@ def blame(initial: Skill, entries: Sequence[Entry], version: int) -> list[Blamed
 
 
 def _one_by_one(versions: dict[int, Skill], entries: Sequence[Entry]) -> Iterator[tuple[Entry, Skill]]:
-    """The document after each single edit: this distinguishes two edits of one step."""
+    """Yield each edit with the skill after it, to tell the edits of one step apart."""
     for version in sorted({entry.version for entry in entries}):
         group = [entry for entry in entries if entry.version == version]
         yield from zip(group, applied_in_order(versions[version - 1], group), strict=True)
 
 
 def _rewritten(before: list[_Line], after: list[str], entry: Entry) -> list[_Line]:
-    """The lines of `after` with their authors: a line that was there before keeps its author, others have `entry`."""
+    """The lines of `after` with their authors: a line of `before` keeps its author, and `entry` wrote the new lines."""
     matcher = SequenceMatcher(None, [text for text, _ in before], after)
     lines: list[_Line] = []
     for tag, start, end, new_start, new_end in matcher.get_opcodes():
@@ -80,13 +81,14 @@ def _rewritten(before: list[_Line], after: list[str], entry: Entry) -> list[_Lin
 
 
 def _lines(skill: Skill, path: str) -> list[str]:
-    """Lines without their ends: a line break that an addition needs must not make it the author of the line above."""
+    """The lines of a file without their ends. Otherwise an edit that adds a line break to the line above would become
+    its author."""
     lines = [line.removesuffix("\r") for line in (skill.shown.read(path) or "").split("\n")]
     return lines[:-1] if lines[-1] == "" else lines
 
 
 def read_entries(run: RunDirectory) -> list[Entry]:
-    """The entries of the patch log. If its chain of hashes is broken, UserError."""
+    """The entries of the patch log. Raises UserError if the chain of hashes is broken."""
     try:
         return list(run.patch_log.entries())
     except PatchLogError as error:
@@ -94,7 +96,7 @@ def read_entries(run: RunDirectory) -> list[Entry]:
 
 
 def initial_skill(run: RunDirectory, entries: Sequence[Entry]) -> Skill:
-    """Version 0. A run need not have a file for an empty one."""
+    """Version 0 of the skill. If it is empty, the run may have no file for it."""
     if run.snapshot(0).exists():
         return run.read_skill(0)
     if entries and entries[0].skill_before == Skill("").hash:
@@ -125,7 +127,7 @@ def by_file(lines: Iterable[BlamedLine]) -> dict[str, list[BlamedLine]]:
 
 
 def spread(lines: Iterable[BlamedLine]) -> dict[int, int]:
-    """How many lines of each step are still there; 0 is the initial skill."""
+    """The number of lines by the step that wrote them; step 0 is the initial skill."""
     counts: dict[int, int] = {}
     for line in lines:
         counts[line.step] = counts.get(line.step, 0) + 1
@@ -133,7 +135,7 @@ def spread(lines: Iterable[BlamedLine]) -> dict[int, int]:
 
 
 def where(edit: Edit) -> str:
-    """The place of an edit, such as ` in references/rules.md, section 'Rules'`; empty if it names nothing."""
+    """The place of an edit, such as ` in references/rules.md, section 'Rules'`; empty if it names neither."""
     file = "" if edit.file == FILE else f" in {edit.file}"
     section = f"section '{edit.section}'" if edit.section else ""
     return f"{file}, {section}" if file and section else file or (f" in {section}" if section else "")

@@ -1,4 +1,4 @@
-"""Blame on the terminal."""
+"""Shows on the terminal which edit wrote each line of a skill."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from skillopt.view.traces import find_trace
 
 
 def blame_lines(lines: Sequence[BlamedLine]) -> list[str]:
-    """A line of blame for each line of the skill: `  9  step 4  0004-00-00 add     - For amber, …`."""
+    """Each line of the skill, after the edit that wrote it: `  9  step 4  0004-00-00 add     - For amber, …`."""
     if not lines:
         return ["The skill is empty."]
     wide = max(len(_who(line)) for line in lines)
@@ -35,13 +35,13 @@ def _who(line: BlamedLine) -> str:
 
 
 def tasks_of(run: Run, trajectory_ids: Iterable[str]) -> dict[str, str]:
-    """Tasks by trajectory, of trajectories that are still on disk."""
+    """The ids of the tasks by trajectory, for the trajectories that are still on disk."""
     traces = ((name, find_trace(run, name)) for name in dict.fromkeys(trajectory_ids))
     return {name: trace.item_id for name, trace in traces if trace is not None}
 
 
 def line_story(lines: Sequence[BlamedLine], number: int, file: str = FILE, run: Run | None = None) -> list[str]:
-    """Everything in the log about one line of a file; with the run, also the tasks behind it."""
+    """Everything in the patch log about one line of a file; with `run`, also the tasks that led to the line."""
     own = lines_of(lines, file)
     if number > len(own):
         raise UserError(f"--line {number}: {'the skill' if file == FILE else file} has {len(own)} lines")

@@ -14,7 +14,7 @@ _LONGEST = 2000
 
 
 def of_outcome(outcome: CheckOutcome) -> list[Finding]:
-    """A note about a verdict that needs attention, on the first line that changed."""
+    """A note on the first changed line of a skill whose verdict is worse or cannot tell; no note for other verdicts."""
     if outcome.status not in ("worse", "cannot tell") or not outcome.skill.path:
         return []
     before, after = outcome.base.text.splitlines(), outcome.skill.text.splitlines()
@@ -32,7 +32,7 @@ def of_outcome(outcome: CheckOutcome) -> list[Finding]:
 
 
 def github(notes: Iterable[Finding]) -> list[str]:
-    """GitHub's workflow commands. Texts are escaped: each command stays on one line."""
+    """The notes as GitHub's workflow commands. Texts are escaped, so that each command stays on one line."""
     kinds = {"error": "error", "warning": "warning", "note": "notice"}
     return [
         f"::{kinds[note.level]} file={_property(note.file)},line={note.line},"
@@ -70,7 +70,8 @@ def junit(outcomes: Sequence[CheckOutcome]) -> str:
 
 
 def _cases(outcome: CheckOutcome) -> Iterator[tuple[str, str, str, str]]:
-    """Name, kind, message and text. A lost item fails only if the skill as a whole is worse: items come and go."""
+    """The name, kind, message and text of each test case. A lost item is a failure only if the whole skill is worse,
+    because single items flip by chance."""
     kinds = {"worse": "failure", "error": "error", "stopped": "error", "better": "", "no worse": ""}
     yield "verdict", kinds.get(outcome.status, "skipped"), f"{outcome.status}: {outcome.sentence}", outcome.sentence
     for row in outcome.result.changed if outcome.result else ():

@@ -1,4 +1,4 @@
-"""A check for people: lines and tables for a terminal, Markdown for a pull request."""
+"""The result of a check for people: lines and tables for a terminal, Markdown for a pull request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from skillopt.view.text import clipped, counted, duration, printable, ranged
 from skillopt.view.traces import item_name
 
 _SHOWN, _MOST = 600, 12
-"""The most characters of an output, and items, on the page; `check.json` has all."""
+"""The most characters of an output, and the most items, in summary.md; `check.json` has everything."""
 _ROWS = ("score", "prompt tokens", "reply tokens", "dollars", "turns", "seconds", "refused by the endpoint")
 
 
@@ -25,12 +25,12 @@ _ROWS = ("score", "prompt tokens", "reply tokens", "dollars", "turns", "seconds"
 
 
 def outcome_table(result: CheckResult) -> list[str]:
-    """Both sides: the score, and tokens, turns, dollars and seconds of one task."""
+    """A table of both sides: the score, and the tokens, turns, dollars and seconds of one task."""
     return table_lines(("a task", "base", "skill"), list(_both_columns(result)))
 
 
 def target_lines(outcomes: Sequence[CheckOutcome]) -> list[str]:
-    """One row per skill and target."""
+    """A table with a row for each skill and target."""
     head = ("target", "verdict", "base", "skill", "difference", "items", "$ a task", "skill")
     rows: list[Sequence[str]] = []
     for outcome in outcomes:
@@ -40,7 +40,7 @@ def target_lines(outcomes: Sequence[CheckOutcome]) -> list[str]:
 
 
 def matrix_lines(matrix: Matrix) -> list[str]:
-    """Skills × targets, one word per cell."""
+    """The matrix as a table: a row per skill, a column per target, one word per cell."""
     rows = []
     for skill in matrix.skills:
         cells = [matrix.cell(skill, target) for target in matrix.targets]
@@ -49,7 +49,7 @@ def matrix_lines(matrix: Matrix) -> list[str]:
 
 
 def change_line(change: CellChange) -> str:
-    """`worse: skills/triage on openai:x: keep → retrain. …`"""
+    """A changed cell as a line: `worse: skills/triage on openai:x: keep → retrain. …`"""
     cell, before = change.after, change.before.word if change.before else "new"
     return (
         f"{'worse' if change.worse else 'changed'}: {cell.skill} on {cell.target}: {before} → {cell.word}. {cell.why}"
@@ -57,7 +57,7 @@ def change_line(change: CellChange) -> str:
 
 
 def outcome_lines(outcome: CheckOutcome) -> list[str]:
-    """The verdict in plain words, and how it was reached."""
+    """The verdict in plain words, and the number of rollouts behind it."""
     result = outcome.result
     if result is None or result.same_text:
         return [f"{outcome.status.upper()}  {outcome.name}: {outcome.sentence}"]
@@ -80,13 +80,13 @@ def changed_lines(result: CheckResult, most: int = 5) -> Iterator[str]:
 
 
 def finding_line(finding: Finding) -> str:
-    """`error  skills/a/SKILL.md:12 link: 'references/x.md' does not exist → add the file, or fix the link`."""
+    """A finding as a line: `error  skills/a/SKILL.md:12 link: 'references/x.md' does not exist → add the file`."""
     where = f"{finding.file}:{finding.line}"
     return f"{finding.level}  {where} {finding.rule}: {finding.says} → {finding.fix}"
 
 
 def token_line(linted: Linted) -> str:
-    """A sentence on the tokens that every request, every task and single tasks pay for."""
+    """A sentence on a skill's tokens: those that every request reads, every task, and only some tasks."""
     tokens = linted.tokens
     listed = f"{tokens.listed:,} by every request (name and description), " if tokens.listed else ""
     read = f", {tokens.on_demand:,} more when all other documents are read" if tokens.on_demand else ""
@@ -97,7 +97,7 @@ def token_line(linted: Linted) -> str:
 
 
 def summary(outcomes: Sequence[CheckOutcome]) -> str:
-    """One page: the table, then each skill with the changed items and the findings of lint."""
+    """A page of Markdown: the table, then each skill with the changed items and the findings of lint."""
     parts = [f"# Skill check: {_counts(outcomes)}"]
     if outcomes:
         head = (

@@ -10,8 +10,8 @@ from skillopt.view.text import printable
 
 
 def table_lines(head: Sequence[str], rows: Iterable[Sequence[str]], *, left: Collection[int] = (0,)) -> list[str]:
-    """The columns in `left` begin at the left, the others end at the right. Put long text into the last one:
-    if a line is too long, the terminal wraps that column."""
+    """A table as lines. The columns in `left` are aligned on the left, all others on the right. Put long text into the
+    last column: if a line is too long, the terminal wraps this column."""
     shown = [[printable(str(cell)) for cell in row] for row in (head, *rows)]
     widths = [max(cell_len(row[n]) for row in shown) for n in range(len(head))]
     return [_line(row, widths, left) for row in shown]

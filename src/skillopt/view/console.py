@@ -1,4 +1,4 @@
-"""A run on the terminal: a live display if someone watches, plain lines otherwise, JSON for machines."""
+"""Shows a run on the terminal: as a live display for a person, else as plain lines, or as JSON for programs."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from skillopt.view.text import chance, dollars, printable, ranged, score
 
 
 def open_console() -> Console:
-    """A console on which text is text: brackets, emoji codes and numbers in it mean nothing."""
+    """A console that prints text as it is: brackets, emoji codes and numbers have no special meaning."""
     return Console(soft_wrap=True, markup=False, emoji=False, highlight=False)
 
 
 @contextmanager
 def watching(console: Console, *, as_json: bool = False) -> Iterator[Listener]:
-    """A listener that shows a run's events for as long as the block lasts.
+    """Yield a listener that shows a run's events during the block.
 
     On a terminal, lines scroll above a small display of the run's progress; elsewhere there are only the lines. With
     `as_json` each event is a line of JSON, as in events.jsonl.
@@ -61,7 +61,7 @@ def _print(console: Console, text: str | None) -> None:
 
 
 def _print_json(event: Event) -> None:
-    """ASCII only: what a model wrote cannot move the cursor of a terminal."""
+    """Print an event as JSON in ASCII only, so that no model's text can move the cursor of a terminal."""
     if event.stored:
         print(json.dumps(event.row()), flush=True)
 
@@ -166,7 +166,7 @@ class Lines:
     def _ablation_started(self, event: events.AblationStarted) -> str:
         most = (event.units + 3) * event.items * event.repeats
         parts = f"{event.units} parts of version {event.version}, one at a time, on {event.items} items"
-        return f"Ablation by rule: {parts}; at most {most:,} calls (what is in the journal costs nothing)"
+        return f"Ablation by rule: {parts}; at most {most:,} calls (replies in the journal cost nothing)"
 
     def _part_measured(self, event: events.PartMeasured) -> str:
         text = " ".join(event.text.split())[:60]
@@ -196,7 +196,7 @@ class Lines:
 
 
 _MOST_DIFFERENCES = 4
-"""Settings that a new run's line names."""
+"""The most changed settings that are named when a new run begins."""
 
 
 def _new_because(nearest: events.NearestRun) -> str:
@@ -228,13 +228,13 @@ def _named(name: str) -> str:
 
 
 def check_line(check: Check) -> str:
-    """`warn  budget: no limit is set → set budget.max_usd …`."""
+    """A check as a line: `warn  budget: no limit is set → set budget.max_usd …`."""
     fix = f" → {check.fix}" if check.fix else ""
     return f"{check.status}  {check.name}: {check.says}{fix}"
 
 
 def gate_line(evidence: Evidence) -> str:
-    """`val score 0.68 > 0.65 ✓ ACCEPT`."""
+    """The gate's decision as a line: `val score 0.68 > 0.65 ✓ ACCEPT`."""
     if evidence.decision == "skipped":
         return "no edit to test · SKIP"
     before, after = evidence.before, evidence.after
@@ -251,7 +251,7 @@ def gate_line(evidence: Evidence) -> str:
 
 
 def _fresh(evidence: Evidence) -> str:
-    """The result of the fresh samples of both skills."""
+    """A note on the gate's fresh samples of both skills; empty if there were no fresh samples."""
     if not evidence.repeats:
         return ""
     gain = f"paired gain {evidence.paired_gain:+.2f} in " if evidence.paired_gain is not None else ""
@@ -261,7 +261,7 @@ def _fresh(evidence: Evidence) -> str:
 
 
 def validation_change(evidence: Evidence) -> str:
-    """`0.25 → 0.50`."""
+    """The validation score before and after: `0.25 → 0.50`."""
     if evidence.before is None:
         return "not measured"
     return f"{score(evidence.before)} → {score(evidence.after)}"
@@ -306,7 +306,7 @@ def result_lines(summary: Summary) -> list[str]:
 
 
 def early_line(summary: Summary) -> list[str]:
-    """Why a finished run did not do all of its steps."""
+    """A line that says why a finished run left out steps; none if it did all its steps."""
     why = summary.stop_reason if summary.status == "finished" else ""
     planned = summary.plan.steps.planned if summary.plan else "–"
     return [ended_early(summary.steps.run, planned, why)] if why else []
@@ -347,7 +347,7 @@ def next_lines(result: Result) -> list[str]:
 
 
 def this_command() -> str:
-    """How this program can be started again: by its name, or from where it was started this time."""
+    """The command that starts this program: `skillopt`, or the path of the script if `skillopt` is not on the PATH."""
     called = Path(sys.argv[0])
     if shutil.which("skillopt") or called.name != "skillopt":
         return "skillopt"
@@ -356,7 +356,7 @@ def this_command() -> str:
 
 def _winner(best: BestScores) -> list[str]:
     """The line on the re-measured best skill. The best of many noisy scores is partly luck; fresh samples show how
-    much. Empty if no step was accepted."""
+    much. Without an accepted step, no line."""
     curse = best.winners_curse
     if curse is None or not best.version:
         return []

@@ -14,7 +14,7 @@ from skillopt.view.text import score
 
 Point = tuple[float, float]
 EPOCH_END = 0.5
-"""Guidance is accepted after an epoch's last step and before the next one: half a step later."""
+"""Steps from an epoch's last step to its guidance on a chart: guidance is accepted before the next step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,13 +27,13 @@ class Mark:
     score: float
     """The measured score; if the gate stopped early, the highest that was still possible."""
     version: int
-    """The current version afterwards."""
+    """The version that was current after the gate."""
     said: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Curves:
-    """Points `(step, value)`; 0 is the initial skill. All empty before anything is measured."""
+    """A run's curves as points `(step, value)`; step 0 is the initial skill. Before a measurement, all are empty."""
 
     scores: tuple[Point, ...] = ()
     """The current skill's validation score, as it was when that skill was accepted: a rejected step does not change
@@ -46,11 +46,11 @@ class Curves:
     scheduled: tuple[Point, ...] = ()
     marks: tuple[Mark, ...] = ()
     ends: tuple[float, ...] = ()
-    """The last steps of the epochs."""
+    """The ends of the epochs: half a step after their last steps."""
 
 
 def curves(history: Sequence[StepRecord], summary: Summary | None, tokens: Mapping[int, int]) -> Curves:
-    """`tokens` is the length of (at least) the versions that guidance made: `guided_tokens`."""
+    """The curves of a run. `tokens` has the lengths of at least the versions that guidance made (`guided_tokens`)."""
     if summary is None or summary.initial.val is None:
         return Curves()
     scores = [(0.0, float(summary.initial.val))]
@@ -97,7 +97,7 @@ def accepted_guidance(record: StepRecord) -> SlowUpdateOutcome | None:
 
 
 def guided_tokens(run: RunDirectory, history: Sequence[StepRecord]) -> dict[int, int]:
-    """The length of each version that guidance made; a step's record has that of the others."""
+    """The tokens of each version that guidance made; step records have the tokens of all other versions."""
     versions = {guided.version for record in history if (guided := accepted_guidance(record))}
     with run.as_written():
         return {version: run.read_skill(version).tokens for version in versions if run.snapshot(version).is_file()}
@@ -118,7 +118,7 @@ class HeatMap:
 
 
 def heat_map(run: RunDirectory, names: Mapping[str, str]) -> HeatMap:
-    """Made from everything that was measured with a version, without rejected candidates and test items."""
+    """The heat map of a run, from all measurements of its versions; rejected candidates and test items are left out."""
     versions = Run(run).versions_by_hash
     seen: dict[str, dict[str, dict[int, list[float]]]] = {"val": {}, "train": {}}
     for measured in Run(run).measurements():

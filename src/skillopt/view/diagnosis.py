@@ -1,5 +1,5 @@
-"""The verdict on a training: whether the best skill is better on held-out tasks, and if not, what happened instead.
-A run that is not finished has one with the costs of this moment."""
+"""The verdict on a training: whether the best skill is better on held-out tasks, and if not, the reason. For an
+unfinished run, the verdict has the costs so far."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def why_unchanged(summary: Summary, history: Sequence[StepRecord], settings: Set
 
 
 def _measured(history: Sequence[StepRecord]) -> list[Evidence]:
-    """The records of all gates, of steps and of guidance."""
+    """The records of all gates: those of the steps, and those that decided about guidance."""
     guided = [record.epoch_end.slow_update for record in history if record.epoch_end and record.epoch_end.slow_update]
     return [*(record.evidence for record in history), *(each.evidence for each in guided)]
 
@@ -115,7 +115,7 @@ def _rises(history: Sequence[StepRecord]) -> bool:
 
 
 def improved(record: StepRecord) -> bool:
-    """Did this step, or the guidance at the end of its epoch, give a new version?"""
+    """True if this step, or the guidance at the end of its epoch, gave a new version."""
     guidance = record.epoch_end and record.epoch_end.slow_update
     return record.verdict == "accept" or bool(guidance and guidance.decision == "accept")
 
@@ -126,7 +126,8 @@ def paid_now(run: Run) -> ByRole[Paid]:
 
 
 def current_summary(run: Run) -> Summary | None:
-    """A run's summary. For an unfinished run with the costs from its journal, since a killed run wrote none."""
+    """A run's summary. For an unfinished run, its costs come from the journal, because a killed run did not write
+    them."""
     summary = run.summary
     if summary is None or summary.status == "finished":
         return summary
@@ -135,14 +136,14 @@ def current_summary(run: Run) -> Summary | None:
 
 
 def with_verdict(summary: Summary, history: Sequence[StepRecord], settings: Settings) -> Summary:
-    """The summary with its sentence; `settings` are the run's config, flat."""
+    """The summary with the text and the word of its verdict; `settings` is the run's flat config."""
     verdict = training_verdict(summary, history, settings)
     text = " ".join(filter(None, (verdict.text, judge_note(summary.judge))))
     return summary.model_copy(update={"verdict": text, "outcome": verdict.word})
 
 
 def judge_note(judge: JudgeStanding | None) -> str:
-    """A sentence about who graded the answers, and how far that can be trusted."""
+    """A sentence that says who graded the answers, and how reliable the grades are."""
     if judge is None:
         return ""
     who = f"Graded by {judge.model}" + (", which also proposed the edits" if judge.is_optimizer else "")
@@ -155,7 +156,7 @@ def judge_note(judge: JudgeStanding | None) -> str:
 
 
 def training_verdict(summary: Summary, history: Sequence[StepRecord], settings: Settings) -> Sentence:
-    """`settings` are the run's config, flat."""
+    """The verdict with its reasons and advice; `settings` is the run's flat config."""
     spent, best = spent_in([summary]), summary.best
     held_out, val = summary.gain.test, summary.gain.val
     if summary.status == "finished" and held_out is None and val:
@@ -190,7 +191,7 @@ def training_verdict(summary: Summary, history: Sequence[StepRecord], settings: 
 
 
 def _unconfirmed(history: Sequence[StepRecord]) -> str:
-    """A sentence about edits that were carried to the end."""
+    """A sentence about edits that were still pending at the end; empty if there are none."""
     edits = len(history[-1].pending) if history else 0
     which, verb = number_of(edits, "edit"), "was" if edits == 1 else "were"
     return f"{which} {verb} neither accepted nor dropped: decide with `skillopt review`." if edits else ""

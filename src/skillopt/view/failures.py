@@ -1,4 +1,4 @@
-"""Persistent failures: items that no skill solved, grouped by what the evidence allows to conclude."""
+"""Persistent failures: items that no skill solved, grouped by their likely cause."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from skillopt.view.traces import result_of
 
 Sign = Literal["empty", "contained", "constant", "varied", "unknown", "untried"]
 Standing = Literal["task", "ended", "few", "untried", "one"]
-"""task: several versions failed, the newest among them, and training had come to rest; ended: the newest version fails,
-but the last step still improved it; few: it was not tried often enough since then; untried: the newest version was not
-tried on it; one: no second skill was ever tried."""
+"""The conclusion about an item. task: several skills failed, also the newest version, and training had settled; ended:
+the newest version failed, but the last step still improved the skill; few: too few skills or steps to blame the task;
+untried: the newest version was not tried on the item; one: only one skill was tried."""
 
 GENERAL = "No skill that was tried on these items solved them."
 ONE_SKILL = (
     "The initial skill does not solve these items, and no other skill was tried on them. That says nothing about the "
-    "tasks: the run had nothing to try."
+    "tasks: the run had no other skill to try."
 )
 ADVICE: dict[Sign, str] = {
-    "empty": "The target gives no answer: look at models.target_max_tokens, and at what the task asks for.",
-    "contained": "The expected answer is in the output and is not accepted: look at the scorer, or at the form of "
-    "the answer that it wants.",
-    "constant": "The target answers the same whatever the skill says: look whether the expected answer is right, and "
-    "whether the task holds all that it takes to find it.",
+    "empty": "The target gives no answer: check models.target_max_tokens, and that the task asks for one.",
+    "contained": "The expected answer is in the output, but it is not accepted: check the scorer, and the form of "
+    "the answer that it expects.",
+    "constant": "The target answers the same whatever the skill says: check that the expected answer is right, and "
+    "that the task contains everything that is needed to find it.",
     "varied": "Each version fails in another way: the task may be ambiguous, or beyond this target.",
     "unknown": "Look at the items themselves.",
     "untried": "A skill that says how to solve them was never tried.",
 }
 NOT_THE_TASK: dict[Standing, str] = {
-    "ended": "The last step still improved the skill: a longer training may solve them, so this says nothing about the "
-    "tasks yet.",
+    "ended": "The last step still improved the skill: a longer training may solve these items, so this says nothing "
+    "about the tasks yet.",
     "few": "Too few skills were tried on them, or too few steps since the last accepted one, to doubt the tasks.",
-    "untried": "The newest skill may solve them: `skillopt eval` with it shows that.",
+    "untried": "The newest skill was not tried on these items and may solve them: measure it with `skillopt eval`.",
     "one": ADVICE["untried"],
 }
 _CAUSES: dict[Sign, str] = {
@@ -64,7 +64,7 @@ class StuckItem:
     item_id: str
     type: str
     skills: int
-    """How many skills it was measured with: versions, and candidates that a gate measured."""
+    """The number of skills that the item was measured with: versions, and candidates that a gate measured."""
     versions: tuple[int, ...]
     """The versions among these skills."""
     pattern: str
@@ -73,7 +73,7 @@ class StuckItem:
     said: str
     """The evidence in words."""
     last: Trajectory | None
-    """The newest trajectory; None if the run kept none."""
+    """The item's newest trajectory; None if the run kept no trajectory of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,8 @@ class FailureGroup:
 
 
 def failure_groups(run: Run) -> list[FailureGroup]:
-    """Groups by cause and by conclusion; those that point to the task come first, then the largest."""
+    """The persistent failures, grouped by cause and conclusion. Groups that point to the task come first, then the
+    largest."""
     stuck = run.persistent_failures
     if not stuck:
         return []
@@ -106,12 +107,12 @@ def failure_groups(run: Run) -> list[FailureGroup]:
 
 
 def lead(groups: Sequence[FailureGroup]) -> str:
-    """Advice about these failures. If only one skill was tried, they show nothing."""
+    """The sentence above the failures in a report. It says so if only one skill was tried."""
     return GENERAL if any(item.skills > 1 for group in groups for item in group.items) else ONE_SKILL
 
 
 def at_rest(history: Sequence[StepRecord]) -> bool:
-    """Have the last steps brought no new version?"""
+    """True if the last steps brought no new version."""
     changed = [n for n, record in enumerate(history, 1) if improved(record)]
     return len(history) - max(changed, default=0) >= REST
 
@@ -147,7 +148,7 @@ def _stuck(
 
 
 def _said(versions: Sequence[int], others: Sequence[str], standing: Standing) -> str:
-    """`failed under all 4 versions tried, not tried since version 9`."""
+    """The evidence in words: `failed under all 4 versions tried, not tried since version 9`."""
     tried = f"all {len(versions)} versions tried" if len(versions) > 1 else "the one version tried"
     parts = [f"under {tried}"] if versions else []
     candidates = len(others) - (NO_SKILL in others)
@@ -160,7 +161,7 @@ def _said(versions: Sequence[int], others: Sequence[str], standing: Standing) ->
 
 
 def named_causes(run: Run, item_of: Mapping[str, str]) -> dict[str, str]:
-    """The cause that analysts named most often, by item. They see only training items."""
+    """The cause that analysts named most often, by item. Only training items have one."""
     votes: dict[str, Counter[str]] = {}
     for path in sorted(run.files.steps.glob("step_*/patches.json")):
         for patch in run.patches(int(path.parent.name.removeprefix("step_"))):

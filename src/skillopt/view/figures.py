@@ -18,7 +18,7 @@ class MeasuredSkill:
 
     name: str
     detail: str = ""
-    """Such as `seed, zero-shot`."""
+    """A note on the skill, such as `seed, zero-shot`."""
     val: float | None = None
     val_interval: Interval | None = None
     test: float | None = None
@@ -57,7 +57,7 @@ def _measured(name: str, row: Record, detail: str = "") -> MeasuredSkill:
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """One of the figures that every report must have."""
+    """One figure at the head of a report."""
 
     name: str
     best: str
@@ -100,8 +100,8 @@ def failure_kinds(record: StepRecord) -> str:
 # The edit funnel: what became of the edits that analysts proposed
 
 STAGES = ("proposed", "usable", "distinct", "selected", "applied", "accepted")
-"""usable: could be read and fits the document; distinct: left after merging those that say the same and setting
-opposite ones aside; selected: within the learning rate; applied: in the candidate; accepted: the gate let it in."""
+"""How far edits came. usable: could be read and fits the document; distinct: left after edits that say the same were
+merged and conflicts set aside; selected: within the learning rate; applied: in the candidate; accepted: by the gate."""
 
 
 def funnel(history: Iterable[StepRecord]) -> dict[str, int]:
@@ -116,7 +116,7 @@ def funnel(history: Iterable[StepRecord]) -> dict[str, int]:
 
 
 def dropped(history: Iterable[StepRecord]) -> dict[str, int]:
-    """Why edits could not be used, most frequent first: dropped when read, or skipped when applied."""
+    """How many edits could not be used, by reason, most frequent first: dropped when read, or skipped when applied."""
     reasons: dict[str, int] = {}
     for edits in (record.edits for record in history):
         for kind, count in (*edits.dropped.items(), *edits.skipped.items()):
@@ -140,7 +140,7 @@ class CostRow:
     written: int = 0
     """Prompt tokens that the endpoint wrote into its cache."""
     usd: float | None
-    """None if the price is unknown."""
+    """The cost in dollars; None if the price is unknown."""
 
 
 def use_table(initial: TaskUse, best: TaskUse) -> list[tuple[str, str, str]]:

@@ -56,7 +56,7 @@ def write_report(run: RunDirectory) -> Facts:
 
 @cache
 def _template() -> Template:
-    """Compiled once: that takes longer than to render it."""
+    """The report's template. Compiled once, because this takes longer than rendering."""
     env = Environment(
         loader=PackageLoader("skillopt", "view"),
         autoescape=True,

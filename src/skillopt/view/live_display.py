@@ -73,7 +73,7 @@ class View:
             self.scores += [] if event.record.val is None else [event.record.val]
 
     def seconds_left(self) -> float | None:
-        """The time left, from the steps of this session; None before the first is done."""
+        """The estimated seconds left, from the steps of this session; None before its first step is done."""
         if not self._steps_done or self._steps_started is None:
             return None
         each = (time.monotonic() - self._steps_started) / self._steps_done
@@ -110,7 +110,7 @@ class View:
 
 
 def _amount(name: str, used: float | None, limit: float | None) -> str:
-    """`512 of 5,000 calls`; money that is neither spent nor limited is not mentioned."""
+    """An amount with its limit: `512 of 5,000 calls`. Empty for money that is neither spent nor limited."""
     if name == "usd":
         return f"{dollars(used)}{f' of {dollars(limit)}' if limit else ''}" if used or limit else ""
     return f"{used or 0:,.0f}{f' of {limit:,.0f}' if limit else ''} {name}"

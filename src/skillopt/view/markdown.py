@@ -17,17 +17,17 @@ from skillopt.view.traces import result_of
 from skillopt.view.use import HeldOutAnswer
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#!|~^@&]|:(?=//|[\w+-]+:)|(?<=[^\s(])\$|\$(?!\d))")
-"""Characters that are markup within a line; they are escaped. A colon is markup before a link and around an
-emoji's name, a dollar sign around a formula; "$0.31" has none."""
+"""Matches characters that are markup within a line, to escape them. A colon is markup before a link and around the
+name of an emoji, a dollar sign around a formula, but not in "$0.31"."""
 
 
 def plain(value: object) -> str:
-    """Any text as text in one line of Markdown: it cannot become a mark, link, tag or table cell."""
+    """Any text as one line of Markdown, escaped: nothing in it becomes a format, link, tag or table cell."""
     return _SPECIAL.sub(r"\\\1", " ".join(printable(str(value)).split()))
 
 
 def fenced(text: str, kind: str = "") -> str:
-    """Any text in a fence that it cannot close."""
+    """Any text in a code fence that is longer than every fence in the text."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{kind}\n{printable(text).rstrip()}\n{fence}"
@@ -93,7 +93,7 @@ def _parts(facts: Facts) -> Iterator[str]:
 
 
 def _answer(pair: HeldOutAnswer) -> str:
-    """A held-out task, before and after."""
+    """A line on a held-out task: its scores and answers under the initial and the best skill."""
     scores = f"{pair.before.score.soft:.2f} → {pair.after.score.soft:.2f}"
     before, after = (plain(clipped(result_of(each), 160)) for each in (pair.before, pair.after))
     task = plain(clipped(pair.before.input, 160))

@@ -62,7 +62,7 @@ def ablation_lines(result: Ablation) -> Iterator[str]:
     )
     if result.not_measured:
         yield f"Not measured: {', '.join(result.not_measured)}"
-    yield "Nothing was removed: it is for you to decide."
+    yield "Nothing was removed: you decide."
 
 
 def pruning_lines(result: Pruning) -> Iterator[str]:
@@ -85,7 +85,7 @@ def routing_table(matrix: Confusion) -> list[str]:
 
 
 def routing_lines(result: Routing) -> Iterator[str]:
-    """The requests for which something else was loaded."""
+    """The requests for which the wrong skill was loaded."""
     wrong = result.confusion.wrong
     for row in wrong[:_LISTED]:
         yield f"{row.loaded}, not {row.expected}: {shortened(row.request, 101)}"
@@ -94,7 +94,7 @@ def routing_lines(result: Routing) -> Iterator[str]:
 
 
 def _group_line(result: Ablation, group: AblatedPart) -> str:
-    """The loss if all parts with one verdict are left out at once."""
+    """A line on the loss if all parts with the same verdict are left out at once."""
     names, (low, high) = group.names or (), group.interval or (0.0, 0.0)
     parts = counted(len(names), result.by)
     cost = f"{0 - group.worth:+.2f} ({0 - high:+.2f} to {0 - low:+.2f}), {group.tokens} tokens fewer"
@@ -112,8 +112,8 @@ def _why(result: Ablation, group: AblatedPart) -> str:
     if largest.worth >= lost - 1e-9:
         return f"; {largest.name} alone explains that ({0 - largest.worth:+.2f} without it)"
     if sum(max(0.0, row.worth) for row in alone) >= lost - 1e-9:
-        return "; that is what they cost one by one, added up"
-    return "; that is more than one by one, so some may say the same: remove one at a time"
+        return "; that is the sum of their single losses"
+    return "; that is more than the sum of their single losses, so some may say the same: remove one at a time"
 
 
 _LISTED = 8
@@ -121,7 +121,7 @@ _LISTED = 8
 
 
 def evaluation_lines(summary: EvalSummary) -> Iterator[str]:
-    """One skill on one split, below its verdict."""
+    """The lines below the verdict of an evaluation of one skill on one split."""
     on = f"on {summary.items} {summary.split} items"
     yield f"hard {score(summary.hard)}, soft {score(summary.soft)} {on}"
     if always := summary.majority:
@@ -162,7 +162,7 @@ def comparison_lines(result: Comparison) -> list[str]:
 
 
 def replicate_table(result: Replication) -> list[str]:
-    """Seed by seed, then the mean and its interval."""
+    """A row for each seed, then the mean and its interval."""
     names = ("initial_val", "best_val", "initial_test", "best_test")
     rows = [
         (str(row.seed), *(score(row.value(name)) for name in names), str(row.accepted), f"{row.target_calls:,}")
@@ -201,7 +201,7 @@ def transfer_table(result: Transfer) -> list[str]:
 def sweep_table(result: Sweep) -> list[str]:
     """Trials in the order of their validation scores. Only the winner has a test score.
 
-    `calls` are the target's that a trial paid for, `known` those that the shared journal answered.
+    `calls` counts the target's calls that a trial paid for, `known` the calls that the shared journal answered.
     """
     keys = [key.rpartition(".")[2] for key in result.axes]
     winner, rows = result.winner, []
@@ -260,7 +260,7 @@ def probe_lines(result: Probe) -> Iterator[str]:
 
 
 def _unusable(replies: Replies) -> str:
-    return f"{replies.cut_off:.0%} cut off, {replies.unparsable:.0%} not of an answer's form"
+    return f"{replies.cut_off:.0%} cut off, {replies.unparsable:.0%} not in the form of an answer"
 
 
 def calibration_lines(record: JudgeCalibration) -> list[str]:

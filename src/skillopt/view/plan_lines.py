@@ -42,7 +42,7 @@ def plan_lines(plan: Plan) -> list[str]:
 
 
 def beside_lines(plan: PlanFigures) -> list[str]:
-    """`Planned (estimate) → real` for a run's end."""
+    """A line for the end of a run, with each planned figure and the real one."""
     parts = (f"{name} {planned} → {real}" for name, planned, real in planned_rows(plan) if name != "steps")
     return [f"Planned (estimate) → real: {'; '.join(parts)}"]
 

@@ -1,4 +1,4 @@
-"""Why edits were selected in their order: the failures that each covers and earlier ones do not, in words."""
+"""Says in words why edits were selected in their order: by the failures that no earlier edit covers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _words(rank: int, row: Ranked, new: Sequence[str], again: Sequence[str], cov
 
 def _covers(new: Sequence[str], others: bool) -> str:
     if not new:
-        return "covers no failure that the edits before it do not cover"
+        return "covers only failures that edits before it cover already"
     named = ", ".join(new[:_NAMED]) + (f" and {len(new) - _NAMED} more" if len(new) > _NAMED else "")
     that = " that no edit before it covers" if others else ""
     return f"covers {counted(len(new), 'failure')}{that} ({named})"

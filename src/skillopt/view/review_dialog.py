@@ -1,4 +1,4 @@
-"""Review on a terminal: the conflicts with both sides and their evidence, and a person's choice."""
+"""Shows a run's conflicts on a terminal, both sides with their evidence, and stores a person's choices."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from skillopt.view.text import clipped, printable
 from skillopt.view.traces import Trace
 
 SHOWN = 3
-"""The most trajectories of each side that are shown in full; the others are named."""
+"""The most trajectories of each side that are shown in full; further ones are only named."""
 Say = Callable[[str], None]
 
 
 def review_run(
     run: RunDirectory, choose: Sequence[str], write: Sequence[str], say: Say, ask: Callable[[str], str] | None
 ) -> None:
-    """Take the decisions of the command line. Without any, list the conflicts, and ask if a person is there."""
+    """Store the decisions of the command line. Without decisions, list the conflicts, and ask about each with `ask`."""
     if not run.state.is_file():
         raise UserError(f"{run.root}: is not a run's folder (it has no {run.state.name})")
     with run.as_written():
@@ -34,7 +34,7 @@ def review_run(
             return
         conflicts = Run(run).conflicts
         if not conflicts:
-            say("No conflicts: no two edits of this run asked for opposite things.")
+            say("No conflicts: no two edits of this run contradict each other.")
         for conflict in conflicts:
             say(conflict_text(run, conflict))
             if status(run, conflict).startswith("used"):
@@ -46,7 +46,7 @@ def review_run(
 
 
 def _ask(run: RunDirectory, conflict: FiledConflict, say: Say, ask: Callable[[str], str]) -> bool:
-    """One question; False if the person wants to stop."""
+    """Ask about a conflict until the answer is valid. Returns False if the person wants to stop."""
     while True:
         answer = ask(f"Conflict {conflict.id}: a, b, both, neither, write your own (w), skip (s) or quit (q)? ").strip()
         if answer in {"q", "quit"}:
@@ -67,9 +67,9 @@ def _take(run: RunDirectory, made: Sequence[Decision], say: Say) -> None:
     write_decisions(run, made)
     state = Run(run).state
     finished = state is not None and state.status == "finished"
-    then = "This run is finished; its next step tries it if you extend the run (a larger train.num_epochs)."
+    then = "This run is finished; extend it (a larger train.num_epochs), and its next step tries the choice."
     if not finished:
-        then = "The next step tries it, through the gate; run the same train command to continue."
+        then = "The next step tries the choice in its gate; run the same train command to continue."
     for decision in made:
         say(f"Conflict {decision.conflict}: {decision.choice}. {then}")
 

@@ -24,7 +24,7 @@ from skillopt.view.traces import item_name
 from skillopt.view.use import SkillInUse, skill_in_use
 
 _CITED = 3
-"""The most trajectories that are shown of an edit."""
+"""The most trajectories that a report shows for an edit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ class Change:
 
     @property
     def evidence(self) -> Evidence:
-        """What the gate measured."""
+        """The gate's record of this version."""
         return Evidence.model_validate(self.first.evidence)
 
 
@@ -59,7 +59,7 @@ class Facts:
     versions: dict[int, Skill]
     changes: tuple[Change, ...]
     shown: int
-    """The version whose lines are shown: the best."""
+    """The version whose lines the report shows: the best version."""
     lines: tuple[BlamedLine, ...]
     heat: HeatMap
     failures: tuple[FailureGroup, ...]
@@ -69,15 +69,15 @@ class Facts:
     ablations: tuple[Ablation, ...] = ()
     """The ablation of the version that is shown."""
     routing: dict[str, Confusion] = field(default_factory=dict)
-    """If a description is trained in a library: which skill is loaded for which request, by the measurement's name."""
+    """Which skill is loaded for which request, by measurement; empty unless a description is trained in a library."""
     names: dict[str, str] = field(default_factory=dict)
-    """Names for people of items whose id is a hash: the beginning of the question."""
+    """For items whose id is a hash, their names for people: the beginning of the question."""
     use: SkillInUse = field(default_factory=SkillInUse)
-    """The cost of a call, and held-out answers before and after."""
+    """The cost of a call, and held-out answers under the initial and the best skill."""
     trained_by: str = ""
     """The SkillOpt version that began the run, and another that continued it, if any."""
     trouble: str = ""
-    """Why there is no provenance; empty if there is."""
+    """The problem with the patch log, if it cannot show which edit wrote each line; else empty."""
 
     @property
     def figures(self) -> list[Figure]:
@@ -85,7 +85,7 @@ class Facts:
 
     @property
     def lines_lost(self) -> int:
-        """Lines that accepted edits took out."""
+        """The number of lines that accepted edits removed."""
         return sum(len(lines_lost(entry)) for change in self.changes for entry in change.entries)
 
     @property
@@ -101,13 +101,13 @@ class Facts:
 
     @property
     def has_optimizer(self) -> bool:
-        """Did the run use an optimizer, or could it have used one?"""
+        """True if the run used an optimizer or could have used one."""
         planned = self.summary.plan and self.summary.plan.calls.optimizer.high
         return bool(self.summary.calls.optimizer or planned is None or planned)
 
 
 def read_facts(files: RunDirectory) -> Facts:
-    """Read the facts, also of an unfinished run. If the log was altered, they say so and have the rest."""
+    """Read the facts of a run, also of an unfinished one. If the patch log was altered, `trouble` says so."""
     run = Run(files)
     summary = current_summary(run) if files.summary.is_file() else None
     if summary is None:
@@ -139,7 +139,8 @@ def read_facts(files: RunDirectory) -> Facts:
 
 
 def _routing(run: Run) -> dict[str, Confusion]:
-    """Scores on the test split before and after; if that was not read, on the validation split before."""
+    """Which skill was loaded for which request on the test split, before and after training; if that split was not
+    read, on the validation split before training."""
     options = run.settings.get("env.options")
     if run.settings.get("env.name") != "trigger" or not (isinstance(options, dict) and options.get("skills")):
         return {}
@@ -152,7 +153,8 @@ def _routing(run: Run) -> dict[str, Confusion]:
 
 
 def _provenance(run: RunDirectory) -> tuple[list[Entry], dict[int, Skill], str]:
-    """The log, the versions that it gives, and what is wrong with it: an altered log counts for nothing."""
+    """The entries of the patch log, the versions that they give, and the problem with the log. An altered log has
+    no entries."""
     try:
         entries = list(run.patch_log.entries())
         return entries, replay(initial_skill(run, entries), entries), ""
@@ -178,17 +180,17 @@ def _changes(
 
 
 def lines_lost(entry: Entry) -> dict[str, str]:
-    """The lines that an accepted edit took out, each with the reason."""
+    """The lines that an accepted edit removed, each with the reason."""
     return lost_lines(entry.edit) if entry.kind == "edit" else {}
 
 
 def cited_ids(entry: Entry) -> tuple[str, ...]:
-    """The trajectories that are shown of an edit: the first few that it cites."""
+    """The ids of the trajectories that a report shows for an edit: the first few that the edit cites."""
     return entry.edit.trajectory_ids[:_CITED]
 
 
 def item_names(run: Run) -> dict[str, str]:
-    """Names by id, for items whose name is not the id."""
+    """Names for people by item id, for items whose id is a hash."""
     names: dict[str, str] = {}
     for trace in run.traces():
         if (name := item_name(trace.item_id, trace.input)) != trace.item_id:

@@ -1,4 +1,4 @@
-"""The runs below a folder: one row each, for a table on the terminal or a page."""
+"""Makes a row for each run below a folder, for tables on the terminal and on the web page."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class RunRow:
     benchmark: str
     name: str
     status: str
-    """One of record.status.WORDS."""
+    """The run's status, one of record.status.WORDS."""
     reason: str = ""
-    """Why it ended before its last step."""
+    """Why the run ended before its last step."""
     seed: int | None = None
     initial_val: float | None = None
     best_val: float | None = None
@@ -36,13 +36,13 @@ class RunRow:
     planned_steps: int | None = None
     accepted: int = 0
     tokens: int | None = None
-    """Length of the best skill."""
+    """Tokens of the best skill."""
     calls: int = 0
     usd: float | None = None
-    """None if a price is unknown."""
+    """The cost in dollars; None if a price is unknown."""
     seconds: float = 0.0
     changed: float = 0.0
-    """When the run last wrote its summary (seconds since 1970)."""
+    """The time at which the run last wrote its summary, in seconds since 1970."""
     target: str = ""
     optimizer: str = ""
 
@@ -77,7 +77,7 @@ def run_row(files: RunDirectory) -> RunRow:
 
 
 def with_figures(row: Row, summary: Summary) -> Row:
-    """The row with the summary's values; also its status, unless a process is working on the run."""
+    """The row with the values of the summary, also its status."""
     return replace(
         row,
         status=summary.status,

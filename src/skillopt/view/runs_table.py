@@ -42,7 +42,7 @@ class _Side:
 
 
 def diff_report(a: str, b: str) -> list[str]:
-    """The skills line by line; for two runs their scores and configs as well."""
+    """The differences between two skills, line by line; between two runs, also those of their scores and configs."""
     if not b:
         newer = side_of(a)
         if newer.run is None:

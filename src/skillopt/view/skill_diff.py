@@ -13,7 +13,7 @@ from skillopt.skill.trained import PARTS, editable
 @dataclass(frozen=True, kw_only=True)
 class DiffLine:
     kind: Literal["same", "added", "removed", "gap", "file"]
-    """gap: lines that are left out here; file: the lines below are of this file of the package."""
+    """same, added, removed: a line of text; gap: lines are left out here; file: the name of the file that follows."""
     text: str = ""
 
     @property
@@ -22,7 +22,7 @@ class DiffLine:
 
 
 def whole_text(skill: Skill) -> str:
-    """A skill as one text for a page: the document; of a package, each file that edits may touch under its name."""
+    """A skill as one text: the document; for a package, each file that edits may touch, below its name."""
     skill = skill.shown
     others = [path for path in editable(skill, PARTS) if path != FILE]
     parts = [skill.text, *(f"{file_line(path)}\n{skill.read(path)}" for path in others)]
@@ -30,7 +30,7 @@ def whole_text(skill: Skill) -> str:
 
 
 def file_line(path: str) -> str:
-    """The line above the lines of a file."""
+    """The line with a file's name, above the lines of the file."""
     return f"== {path}"
 
 

@@ -1,7 +1,7 @@
-"""The chart of a run in SVG, drawn without a plotting library.
+"""Draws the charts of a run as SVG, without a plotting library.
 
-Colours are classes: the report's style sheet sets them for light and dark, and `standalone` puts the same sheet into a
-separate file.
+Colours are CSS classes, which a style sheet sets for light and dark pages. The report contains this sheet; `standalone`
+adds it to a chart that is a separate file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def progress_plot(history: Sequence[StepRecord], summary: Summary) -> str:
         return svg(width, 40, title, label(12, 24, "Nothing was measured."))
     (end, best), marks = drawn.scores[-1], drawn.marks
     planned = float(summary.plan.steps.planned if summary.plan else 0)
-    tail = 0.3 + max(planned, end, 1.0) / 50  # gives the last step a width, too
+    tail = 0.3 + max(planned, end, 1.0) / 50  # space for the last step
     values = [score for _, score in drawn.scores] + [each.score for each in marks]
     low, high = math.floor(min(values) * 10 - 0.2) / 10, math.ceil(max(values) * 10 + 0.2) / 10
     frame = Frame(
@@ -50,7 +50,7 @@ def progress_plot(history: Sequence[StepRecord], summary: Summary) -> str:
 
 
 def cost_plot(versions: Sequence[VersionUse]) -> str:
-    """Each version's validation score against the tokens of a call; lines join them in the order of training."""
+    """Each version's validation score against the tokens of a call; a line joins the versions in order of training."""
     title, width, height = "Validation score against tokens of a call, by version", 960.0, 300.0
     if len(versions) < 2:
         return svg(width, 40, title, label(12, 24, "Only one version was measured."))
@@ -95,7 +95,7 @@ def svg(width: float, height: float, title: str, *body: str) -> str:
 
 
 def standalone(drawing: str) -> str:
-    """The same drawing as a file that needs no page around it."""
+    """A chart as the text of a separate file, which includes its style sheet."""
     start = drawing.index(">") + 1
     return f"{drawing[:start]}<style>{package_text('plots.css')}</style>{drawing[start:]}\n"
 
@@ -113,7 +113,7 @@ def ticks(low: float, high: float, count: int = 5, *, whole: bool = False) -> li
 
 @dataclass(frozen=True, kw_only=True)
 class Frame:
-    """A plot's inside in the coordinates of its values."""
+    """The inner part of a chart: turns values into positions and draws lines and axes."""
 
     width: float
     height: float
@@ -153,7 +153,7 @@ class Frame:
         return f'<path class="{cls}" d="M{path}"/>'
 
     def staircase(self, points: Sequence[Point], cls: str) -> str:
-        """A value that holds until the next one."""
+        """A line in steps: each value stays until the next point."""
         corners = list(points[:1])
         for (_, before), (x, y) in pairwise(points):
             corners += [(x, before), (x, y)]
@@ -165,7 +165,7 @@ def label(x: float, y: float, text: str, *, anchor: str = "start") -> str:
 
 
 def mark(kind: str, at: Point, tooltip: str = "") -> str:
-    """accept ●, reject ✕, indecisive ◇, guidance ◆; `tooltip` is its tooltip."""
+    """A mark for a gate's decision: accept ●, reject ✕, indecisive ◇, guidance ◆."""
     (x, y), s = at, 4
     shapes = {
         "accept": f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{s:g}"/>',

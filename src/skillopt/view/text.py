@@ -1,4 +1,4 @@
-"""Text from models, tasks and endpoints, made safe to show: nothing in it moves the cursor or hides text."""
+"""Makes text from models, tasks and endpoints safe to show, and formats numbers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 
 def printable(text: str) -> str:
-    """Control characters, escapes and direction marks made visible; line breaks and tabs stay."""
+    """The text with control characters and direction marks made visible, so that they cannot move the cursor or hide
+    text. Line breaks and tabs stay."""
     return "".join(c if c in "\n\t" or unicodedata.category(c)[0] != "C" else f"\\u{ord(c):04x}" for c in text)
 
 
@@ -30,19 +31,19 @@ def dollars(value: float | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """`5.9 s`, `12 min`, `3.4 h`."""
+    """A duration as text: `5.9 s`, `12 min`, `3.4 h`."""
     if seconds < 120:
         return f"{seconds:.3g} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def clipped(text: str, longest: int) -> str:
-    """The beginning and the end of a long text."""
+    """A text that is longer than `longest`, cut to its beginning and its end."""
     if len(text) <= longest:
         return text
     return f"{text[: longest * 2 // 3]} … {text[-longest // 3 :]}"
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """`1 edit`, `2 edits`."""
+    """A number with its noun: `1 edit`, `2 edits`."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"

@@ -1,4 +1,4 @@
-"""One trajectory of a run: found by its id, named and shown."""
+"""Finds a trajectory of a run by its id, and shows it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ _HASH = re.compile(r"[0-9a-f]{16}")
 
 
 def find_trace(run: Run, trace_id: str) -> Trace | None:
-    """The trajectory with that id, which edits cite. The id shows in which folder to look first."""
+    """The trajectory with an id, as edits cite it; None if there is no such trajectory. The id tells which folder to
+    search first."""
     home = re.match(r"(?:gate-)?(slow-)?(\d{2,9})-", trace_id)
     files = run.files
     likely = (files.slow_update if home[1] else files.step)(int(home[2])) if home else files.evaluations
@@ -34,13 +35,13 @@ def item_name(item_id: str, task: str) -> str:
 
 
 def result_of(trace: Trajectory) -> str:
-    """The result: the answer, and the changed files."""
+    """The result of a trajectory: the answer, and the changed files."""
     changes = (f"{change.kind} {change.path}: {change.shown}" for change in trace.changes)
     return "\n".join([trace.output, *changes]).strip()
 
 
 def trace_lines(trace: Trace) -> list[str]:
-    """One trajectory for a terminal; the caller makes it printable."""
+    """A trajectory as lines for a terminal; the caller makes the lines printable."""
     if isinstance(trace, RolloutError):
         return [f"{trace.id}: item {trace.item_id}, no score: {trace.error}"]
     score = trace.score
@@ -64,7 +65,7 @@ def trace_lines(trace: Trace) -> list[str]:
 
 
 def _arguments(text: str) -> str:
-    """The one argument of a call as it is, several as JSON."""
+    """The arguments of a tool call: a single text as it is, anything else as JSON."""
     try:
         arguments = json.loads(text)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""A skill in use: the cost of a call with each version, and held-out answers before and after."""
+"""A skill in use: the cost of a call with each version, and held-out answers under the initial and the best skill."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class VersionUse:
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOutAnswer:
-    """One held-out task under the initial and under the best skill."""
+    """The trajectories of one held-out task under the initial and under the best skill."""
 
     before: Trajectory
     after: Trajectory
@@ -36,13 +36,13 @@ class HeldOutAnswer:
 class SkillInUse:
     versions: tuple[VersionUse, ...] = ()
     initial: TaskUse | None = None
-    """The cost on the held-out tasks; None if they were not measured."""
+    """The cost of the initial skill on the held-out tasks; None if they were not measured."""
     best: TaskUse | None = None
     answers: tuple[HeldOutAnswer, ...] = ()
 
 
 def skill_in_use(run: Run, summary: Summary, history: Sequence[StepRecord]) -> SkillInUse:
-    """Examples from the trajectories of the run."""
+    """The costs and the example answers, from the trajectories of the run."""
     config = run.config
     price = price_of(config.models.target_model, config.budget.prices)
     test = {name: _kept(run, f"test_{name}") for name in ("initial", "best")}
@@ -84,7 +84,7 @@ def versions_in_use(run: Run, summary: Summary, history: Sequence[StepRecord]) -
 
 
 def _answers(before: Sequence[Trajectory], after: Sequence[Trajectory], metric: str) -> tuple[HeldOutAnswer, ...]:
-    """The first task that got better, the first that got worse, then the first of the others."""
+    """The first task that got better, the first that got worse, then the first other tasks."""
     now = {each.item_id: each for each in after}
     pairs = [HeldOutAnswer(before=old, after=now[old.item_id]) for old in before if old.item_id in now]
     change = [pair.after.score.value(metric) - pair.before.score.value(metric) for pair in pairs]

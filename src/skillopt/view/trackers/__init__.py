@@ -1,4 +1,4 @@
-"""Trackers: send a run's events, as they happen, to tools that people already use. None of them can harm the run."""
+"""Trackers send a run's events, as they happen, to tools that people already use. A tracker cannot harm the run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BUILT_IN = {
     "wandb": ("WandB", "wandb"),
     "otel": ("OpenTelemetry", "opentelemetry.sdk"),
 }
-"""The class in `to_<name>.py`, and the package that it imports."""
+"""The built-in trackers by name: the class in `to_<name>.py`, and the package that it imports."""
 
 
 def check_trackers(settings: TrackersConfig) -> None:
@@ -47,7 +47,7 @@ def _importable(module: str) -> bool:
 
 
 class Tracking:
-    """Listens to a run and calls its trackers; `others` are informed of a tracker that failed, which is left out."""
+    """Listens to a run and calls its trackers. If a tracker fails, it is left out and `others` are told."""
 
     def __init__(self, config: Config, others: tuple[Listener, ...] = (), passed_in: Sequence[Tracker] = ()) -> None:
         check_trackers(config.trackers)
@@ -79,7 +79,7 @@ class Tracking:
                 self._send_skill(guided.version, event.step)
 
     def finish(self) -> None:
-        """Send the report, which is written by now."""
+        """Send the final figures and the files of the report, which is written by now."""
         run, summary = self._run, Run(self._run).summary
         files = [path for path in (run.report, run.report_md, run.best_skill, run.summary) if path.exists()]
         if summary:
@@ -108,7 +108,7 @@ class Tracking:
             self._try(name, lambda name: call(self._trackers[name]))
 
     def _try(self, name: str, call: Callable[[str], None]) -> None:
-        """A tracker that fails is closed and not called again."""
+        """Call a tracker. If it fails, close it and do not call it again."""
         try:
             call(name)
         except Exception as error:

@@ -1,4 +1,4 @@
-"""The contract of a tracker."""
+"""The protocol that every tracker implements."""
 
 from __future__ import annotations
 
@@ -33,29 +33,30 @@ class About:
 
 
 class Tracker(Protocol):
-    """Called in the order of the run. It may raise: the run continues without it. The run waits for each call."""
+    """Gets the events of a run in their order. The run waits for each call; if a call raises, the run continues without
+    the tracker."""
 
     def begin(self, about: About) -> None:
         """Open this run in the tracker, or continue it."""
         ...
 
     def step(self, step: int, scalars: Mapping[str, float], began: float, ended: float) -> None:
-        """A finished step; times in seconds since 1970."""
+        """Record a finished step; `began` and `ended` are seconds since 1970."""
         ...
 
     def skill(self, version: int, step: int, text: str) -> None:
-        """A version of the skill as text."""
+        """Record the text of a version of the skill."""
         ...
 
     def finish(self, status: str, figures: Mapping[str, float], files: Sequence[Path]) -> None:
-        """The final figures, and the files of the report."""
+        """Record the final figures, and the files of the report."""
         ...
 
     def close(self) -> None: ...
 
 
 def step_scalars(record: StepRecord) -> dict[str, float]:
-    """The curves of a step record, by names with a slash, as trackers group them; only measured values."""
+    """The measured values of a step, under names with a slash, by which trackers group their curves."""
     evidence, edits = record.evidence, record.edits
     scalars: dict[str, float | None] = {
         "score/train": record.train_score,
@@ -76,7 +77,7 @@ def step_scalars(record: StepRecord) -> dict[str, float]:
 
 
 def final_figures(summary: Summary) -> dict[str, float]:
-    """The final figures of a run; those that were not measured are left out."""
+    """The final figures of a run, without figures that were not measured."""
     return _measured(
         {
             "final/initial_validation": summary.initial.val,

@@ -1,4 +1,4 @@
-"""MLflow: a tracking server, or files in the run's folder if none is named."""
+"""MLflow: a tracking server, or files in the run's folder if the config names no server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LONGEST = 500
 
 
 class MLflow:
-    """Metrics by step; every version and the report as artifacts."""
+    """Sends metrics by step to MLflow, and every version and the report as artifacts."""
 
     def begin(self, about: About) -> None:
         self._client = client = MlflowClient(tracking_uri=about.settings.mlflow_uri or about.folder.resolve().as_uri())

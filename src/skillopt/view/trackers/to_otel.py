@@ -26,7 +26,7 @@ _LONGEST = 16_000
 
 
 class OpenTelemetry:
-    """Scalars are attributes of a step's span, versions are its events; the run's span has the final figures."""
+    """Sends spans: a step's span has its values as attributes, the run's span has the versions and final figures."""
 
     def begin(self, about: About) -> None:
         resource = Resource.create({"service.name": about.settings.project, "service.version": __version__})

@@ -1,4 +1,4 @@
-"""TensorBoard event files in the run's folder: `tensorboard --logdir outputs`."""
+"""Writes TensorBoard event files into the run's folder: `tensorboard --logdir outputs` shows them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from skillopt.view.trackers.base import About
 
 
 class TensorBoard:
-    """Scalars as curves; the config, every version and the final report as text."""
+    """Writes values as curves, and the config, every version and the final report as text."""
 
     def begin(self, about: About) -> None:
         self._writer = EventFileWriter(str(about.folder))

@@ -11,7 +11,7 @@ from skillopt.view.trackers.base import About
 
 
 class WandB:
-    """Curves by step; every version as an artifact, the report as files."""
+    """Sends curves by step to Weights & Biases, every version as an artifact, and the report as files."""
 
     def begin(self, about: About) -> None:
         self._id = about.id

@@ -1,4 +1,4 @@
-// The server's API: JSON in, JSON out; errors with its messages.
+// Calls the server's API with JSON. A failed call throws an ApiError with the server's message.
 
 export class ApiError extends Error {
   constructor(status, message) {
@@ -31,7 +31,7 @@ async function ask(method, path, body, signal) {
     throw new ApiError(0, "The server does not answer. Runs continue without it; start `skillopt ui` again.");
   }
   const answer = await response.json().catch((error) => {
-    if (error.name === "AbortError") throw error; // the view was left while the answer came
+    if (error.name === "AbortError") throw error; // the user left the view before the answer came
     return {};
   });
   if (response.status === 401 && path !== "/api/login") window.dispatchEvent(new Event("skillopt-login"));
@@ -39,7 +39,7 @@ async function ask(method, path, body, signal) {
   return answer;
 }
 
-// A run's events as they come. Pauses while the tab is hidden, continues where it was after a break.
+// Receives a run's events as they happen. Pauses while the tab is hidden, and then continues at the same event.
 export function follow(run, offset, handlers, signal) {
   let source = null,
     place = offset;

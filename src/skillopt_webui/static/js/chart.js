@@ -1,4 +1,4 @@
-// Line charts as SVG: hover or arrow keys show values, dragging zooms, double click or Escape shows all again.
+// Draws line charts as SVG. Hovering or arrow keys show values, dragging zooms, a double click or Escape shows all.
 import { h, svg, add } from "./dom.js";
 import { fixed } from "./format.js";
 
@@ -8,7 +8,7 @@ const LEFT = 44,
   BOTTOM = 24;
 let serial = 0;
 
-// reach: how far the x axis goes at least; area: {name, points, format} on the right axis; series: [{name, color, points: [[x, y], …], step}], marks: [[x, y, kind]], lines: [x, …] (epoch ends)
+// reach: the least end of the x axis; area: {name, points, format} on the right axis; series: [{name, color, points: [[x, y], …], step}], marks: [[x, y, kind]], lines: [x, …] (epoch ends)
 export function lineChart({
   title,
   height = 230,
@@ -136,7 +136,7 @@ export function lineChart({
     const small = data.marks.length > 150;
     for (const { x, score: y, kind, said } of data.marks) {
       if (x < a || x > b) continue;
-      const line = data.series[0]?.points.findLast((p) => p[0] <= x); // a candidate's score belongs to the line at its step
+      const line = data.series[0]?.points.findLast((p) => p[0] <= x); // a candidate's score is joined with the line at its step
       if (line && line[1] !== y) add(inner, [svg("line", { class: "stem", x1: place(x), x2: place(x), y1: up(line[1]), y2: up(y) })]);
       add(inner, [mark(kind, place(x), up(y), small ? 2 : 4, { x, y, said })]);
     }
@@ -256,7 +256,7 @@ export function lineChart({
   };
 }
 
-// accept ●, reject ✕, indecisive ◇, guidance ◆: the report's marks.
+// The mark of a gate's decision, as in the report: accept ●, reject ✕, indecisive ◇, guidance ◆.
 function mark(kind, x, y, r, { x: step, y: value, said }) {
   const color = COLORS[kind] || "var(--edge)",
     about = { "data-kind": kind, "data-x": step, "data-y": value, class: `mark ${kind}` };
@@ -281,8 +281,8 @@ function ticks(low, high, count) {
   return out;
 }
 
-// A small curve for a table's line.
-// Points of [step, score] on a scale of 0 to 1, as far as the run has come of its planned steps.
+// A small curve for a row of a table.
+// It shows points [step, score] on a scale of 0 to 1; its width is the share of the planned steps that are done.
 export function spark(points, planned = 0) {
   const values = points.map((p) => p[1]);
   const art = svg("svg", {

@@ -1,4 +1,4 @@
-// A person's rating and comment on an item or a line; kept in a file of the run.
+// The box for a person's rating and comment on an item or a line. They are stored in a file of the run.
 import { h, put, rowOf, button, say } from "./dom.js";
 import { get, post, of } from "./api.js";
 
@@ -21,7 +21,7 @@ export function commentBox(run, about) {
         mark("good", "good"),
         mark("bad", "bad"),
         h("button", { "data-key": "save-comment", onclick: save }, "Save comment"),
-        about.kind === "item" && about.split !== "train" && h("span", { class: "dim small" }, "Stays here: only comments on training items can be given to a training."),
+        about.kind === "item" && about.split !== "train" && h("span", { class: "dim small" }, "Not used in training: only comments on training items can be given to a training."),
       ),
       text,
     );

@@ -1,4 +1,4 @@
-// Two texts side by side, with what changed inside a line marked; long equal parts are folded.
+// Shows two texts side by side and marks the changed part of each line; long equal parts are folded.
 import { h } from "./dom.js";
 
 const CONTEXT = 3;
@@ -57,7 +57,7 @@ function changed(box, block) {
   }
 }
 
-// What lies between the common beginning and the common end of two lines.
+// The part of each line between the common beginning and the common end of two lines.
 function inside(a, b) {
   let start = 0;
   while (start < a.length && start < b.length && a[start] === b[start]) start += 1;

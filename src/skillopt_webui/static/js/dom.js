@@ -1,8 +1,8 @@
-// Building the page. Text becomes text nodes and nothing else; markup in it is never read as markup.
+// Builds the page. Text only becomes text nodes, so that markup in a text has no effect.
 
 const HIDDEN = /[^\P{C}\n\t]/gu;
 
-// Control characters, escapes and direction marks made visible, as on the terminal.
+// Makes control characters, escapes and direction marks visible, as on the terminal.
 export function visible(text) {
   return String(text)
     .replaceAll("\r\n", "\n")
@@ -39,7 +39,7 @@ export function add(node, children) {
   return node;
 }
 
-// New children; what has the focus keeps it where an element of the same key is still there.
+// Replaces the children. The focus stays if there is still an element with the key of the focused element.
 export function put(node, ...children) {
   const held = document.activeElement;
   const key = held && node.contains(held) ? held.dataset.key || held.id : "";
@@ -51,7 +51,7 @@ export function put(node, ...children) {
 
 const LONG = 6000;
 
-// A text of any length: the rest of a long one on demand.
+// A text of any length; a button shows the rest of a long text.
 export function longText(text, props = {}) {
   const whole = String(text ?? "");
   const box = h("div", { ...props, class: `text ${props.class || ""}` });
@@ -64,19 +64,19 @@ export function longText(text, props = {}) {
   return add(box, [whole.slice(0, LONG / 2), "\n… ", more, " …\n", whole.slice(-LONG / 4)]);
 }
 
-// What may be wider than the page scrolls by itself; the keyboard reaches it.
+// A box that scrolls if its content is wider than the page; the keyboard can reach it.
 export function scroller(label, ...children) {
   return h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": label }, children);
 }
 
-// A table of rows of cells; the columns `from` to before `to` are numbers. A cell that is false has no column.
+// A table of rows of cells. The columns from `from` up to (not including) `to` are numbers. A cell that is false is left out.
 export function table(heads, rows, { from = Infinity, to = Infinity, ...props } = {}) {
   const line = (cells, kind) =>
     h("tr", {}, cells.filter((c) => c !== false).map((c, i) => h(kind, { class: i >= from && i < to ? "n" : null }, c)));
   return h("table", props, heads && h("thead", {}, line(heads, "th")), h("tbody", {}, rows.map((cells) => line(cells, "td"))));
 }
 
-// What this tab alone keeps until it is closed; storage may be off.
+// Values that this tab keeps until it is closed; the browser may have no storage.
 export const stored = {
   get(key) {
     try {
@@ -90,7 +90,7 @@ export const stored = {
       if (value) sessionStorage.setItem(key, value);
       else sessionStorage.removeItem(key);
     } catch {
-      /* as if nothing was kept */
+      /* behave as if nothing was kept */
     }
   },
 };
@@ -103,7 +103,7 @@ export function copyButton(text, name = "Copy", kind = "plain small") {
   return h("button", { class: kind, onclick: copy }, name);
 }
 
-// Keys for a view while nobody writes; `work` gets the key, and says whether it was its own.
+// Handles a view's keys while nobody types in a field; `work` gets the key and returns true if it used the key.
 export function onKeys(signal, work) {
   const elsewhere = "input:not([type=checkbox]), textarea, select, dialog[open]";
   const listen = (event) => {
@@ -113,20 +113,20 @@ export function onKeys(signal, work) {
   document.addEventListener("keydown", listen, { signal });
 }
 
-// Again and again until the view is left, and not while the tab is hidden.
+// Repeats work until the user leaves the view, but not while the tab is hidden.
 export function every(milliseconds, work, signal) {
   const timer = setInterval(() => document.hidden || work(), milliseconds);
   signal.addEventListener("abort", () => clearInterval(timer));
 }
 
-// What views are made of.
+// The building blocks of views.
 export const rowOf = (...children) => h("div", { class: "row" }, children);
 export const rowBetween = (...children) => h("div", { class: "row between" }, children);
 export const stackOf = (...children) => h("div", { class: "stack" }, children);
 export const closeStack = (...children) => h("div", { class: "stack tight" }, children);
 export const twoColumns = (...children) => h("div", { class: "two" }, children);
 export const panel = (title, ...children) => h("section", { class: "panel pad stack tight" }, title && h("h2", {}, title), children);
-// A panel whose content, mostly a table, reaches its edges; what is in `tools` is beside the title.
+// A panel whose content, mostly a table, reaches its edges; `tools` are elements next to the title.
 export const sheet = (title, content, ...tools) =>
   h("section", { class: "panel" }, h("div", { class: "row between pad" }, h("h2", {}, title), tools), content);
 export const fold = (title, ...children) => h("details", {}, h("summary", {}, title), children);
@@ -146,14 +146,14 @@ export function empty(title, ...says) {
   return h("div", { class: "empty" }, h("h2", {}, title), texts);
 }
 
-// In place of a view or a part of it that has nothing to show yet.
+// The text of a view, or of a part of it, that has nothing to show yet.
 export const emptyPanel = (title, ...says) => h("div", { class: "panel" }, empty(title, ...says));
 
 export function errorBox(error) {
   return h("div", { class: "error", role: "alert" }, h("b", {}, "That did not work. "), error.message || String(error));
 }
 
-// Work that a view waits for: what goes wrong is shown in `box`, unless the view was left.
+// Does work that a view waits for, and shows an error in `box`, unless the user has left the view.
 export async function attempt(box, work) {
   try {
     return await work();
@@ -199,7 +199,7 @@ export function segment(options, chosen, onpick, label) {
   return box;
 }
 
-// A button with a panel below it, which a click elsewhere or Escape closes. Fill `inside`.
+// A button with a panel below it, which a click outside or Escape closes. The caller fills `inside`.
 export function menu(text, kind = "") {
   const inside = h("div", { class: "inside" });
   const turn = () => button.setAttribute("aria-expanded", String(node.classList.toggle("open")));
@@ -214,7 +214,7 @@ function closeMenus(except) {
 document.addEventListener("click", (event) => event.isTrusted && closeMenus(event.composedPath()));
 document.addEventListener("keydown", (event) => event.key === "Escape" && closeMenus());
 
-export const LEFT = "left"; // what a dialog returns that was closed because its view was left
+export const LEFT = "left"; // the return value of a dialog that was closed because the user left its view
 
 export function dialog(kind, title, content, { foot, onclose } = {}) {
   const box = h("dialog", { class: kind, "aria-label": title });
@@ -241,7 +241,7 @@ export function dialog(kind, title, content, { foot, onclose } = {}) {
   return box;
 }
 
-// A dialog with two buttons: it closes when `work` is done, and shows why it could not be.
+// A dialog with two buttons. It closes when `work` is done, and shows the error if `work` fails.
 export function question(title, content, yes, work, { no = "Cancel", kind = "main" } = {}) {
   const wrong = h("div", {});
   const go = (close) => async (event) => {
@@ -270,7 +270,7 @@ for (const kind of ["pointerup", "pointercancel"])
     true,
   );
 
-// Draw again now, or once the pointer is up again: what someone is pressing stays where it is.
+// Draws again now, or as soon as the pointer is up, so that an element that a user is pressing does not move.
 export function calm(work) {
   if (pressed) waiting.push(work);
   else work();

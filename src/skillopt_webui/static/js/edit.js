@@ -1,4 +1,4 @@
-// An edit: what it does, why, and the trajectories that support it.
+// Shows an edit: its change, its reason, and the trajectories that support it.
 import { h, longText, rowOf, tag } from "./dom.js";
 
 export function editCard(edit, { state, reason, support, leak, merged, open } = {}) {
@@ -35,7 +35,7 @@ export function editCard(edit, { state, reason, support, leak, merged, open } = 
 
 const FEW = 12;
 
-// The first of them; the others at a click.
+// The first trajectories; a click shows all.
 function chips(ids, open) {
   const chip = (id) => h("button", { class: "chip", onclick: () => open(id) }, id);
   const more = h(

@@ -1,4 +1,4 @@
-// One key of the config: its input, its documentation, its range, and what is wrong with it.
+// The field of one config key: its input, its documentation, its range, and the error if its value is wrong.
 import { h, put, button, select } from "./dom.js";
 
 export function fieldRow(field, onchange, name) {
@@ -46,7 +46,7 @@ export function fieldRow(field, onchange, name) {
 
 function control(field, id, send) {
   const choose = (choices) => select(null, choices, null, send, { id });
-  if (field.kind === "choice") return choose(field.choices.map((c) => [c, c === "" ? "(as the endpoint likes)" : c]));
+  if (field.kind === "choice") return choose(field.choices.map((c) => [c, c === "" ? "(the endpoint decides)" : c]));
   if (field.kind === "switch") {
     const answers = [
       ["true", "yes"],
@@ -83,7 +83,7 @@ function write(field, input, value) {
   }
 }
 
-// Lists and tables on as few lines as can be read; JSON is YAML, too.
+// Lists and tables as JSON, on one line if it is short; JSON is also YAML.
 function flow(value) {
   if (typeof value === "string") return value;
   const line = JSON.stringify(value);

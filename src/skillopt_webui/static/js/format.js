@@ -1,15 +1,15 @@
-// Figures as people read them.
+// Formats figures for people.
 
-// Rounded as the terminal and the report round: what lies exactly in the middle goes to the even digit (0.625 → 0.62).
+// Rounds as the terminal and the report do: a value exactly in the middle goes to the even digit (0.625 → 0.62).
 export function fixed(v, digits = 2) {
-  const halves = v * 2 ** (digits + 1); // only such values lie exactly in the middle, and this product is exact
+  const halves = v * 2 ** (digits + 1); // an odd whole number means exactly in the middle; this product is exact
   if (!Number.isInteger(halves) || halves % 2 === 0) return v.toFixed(digits);
   const low = Math.floor(v * 10 ** digits);
   return ((low % 2 === 0 ? low : low + 1) / 10 ** digits).toFixed(digits);
 }
 export const score = (v) => (v === null || v === undefined ? "–" : fixed(v));
 export const signed = (v) => (v === null || v === undefined ? "–" : `${v >= 0 ? "+" : "−"}${fixed(Math.abs(v))}`);
-// Nothing is gained over what was not measured.
+// The gain of a score; "–" if one of the scores was not measured.
 export const gain = (after, before) => signed(after == null || before == null ? null : after - before);
 export const ranged = (v, interval) =>
   score(v) + (interval && v !== null && v !== undefined ? ` [${fixed(interval[0])}–${fixed(interval[1])}]` : "");
@@ -21,13 +21,13 @@ export function money(v) {
 }
 
 export const chance = (p) => (p === null || p === undefined ? "–" : p < 0.001 ? "p < 0.001" : `p = ${fixed(p, 3)}`);
-// A run as people call it: the name that somebody gave, else its benchmark and folder.
+// The title of a run: the name that a person gave, else its benchmark and folder.
 export const titled = (r) => r.labels?.name || `${r.benchmark} ${r.name}`;
 
 // The colour of a run's status: only a failure is red.
 export const tone = ({ word, status }) => (word === "failed" ? "bad" : word.startsWith("waits") ? "warn" : status);
 
-// What a run had paid by the end of a step; the cost is null if a price is unknown.
+// The costs of a run up to the end of a step; `usd` is null if a price is unknown.
 export function paidBy({ telemetry: { paid_so_far: roles } }) {
   const every = Object.values(roles);
   return {
@@ -53,7 +53,7 @@ export function clock(time) {
   return new Date(time * 1000).toLocaleTimeString("en-GB");
 }
 
-// A likely value with its range; runs of earlier versions have a range alone.
+// A likely value with its range; runs of earlier versions have only a range.
 export function estimate(figure, format = whole) {
   if (!figure || figure.low === null) return "unknown";
   if (figure.low === figure.high) return format(figure.low);
@@ -70,7 +70,7 @@ export const verdictMark = {
 
 // The gate's decision in words.
 export function gateLine(e) {
-  if (e.decision === "skipped") return "No edit applies, so there was nothing to decide.";
+  if (e.decision === "skipped") return "No edit could be applied, so there was nothing to decide.";
   if (e.before === null) return "The validation score was not measured.";
   if (e.after === null)
     return `At most ${score(e.at_most)} could be reached, not ${e.rule === "strict" ? "more than" : "at least"} ${score(e.before)}: stopped after ${e.measured} of ${e.items} items.`;
@@ -83,7 +83,7 @@ export function gateLine(e) {
 
 const SKILLS = { initial: "initial skill", best: "best skill", no_skill: "empty skill", remeasured: "best skill, again," };
 
-// The words of each kind of event that is shown; `at` names its step.
+// The text of each kind of event that is shown; `at` names the event's step.
 const EVENTS = {
   run_started: (e) => {
     if (e.finished) return "Already finished";
@@ -117,5 +117,5 @@ const EVENTS = {
   run_finished: () => "Finished",
 };
 
-// An event in words; null for those that are not shown.
+// The text of an event; null if events of its kind are not shown.
 export const eventLine = (e) => (Object.hasOwn(EVENTS, e.kind) ? EVENTS[e.kind](e, e.step ? `Step ${e.step}: ` : "") : null);

@@ -1,4 +1,4 @@
-// The one table of items: task, output, expected answer and scores side by side; modes, search, filters, keyboard.
+// The table of items: task, output, expected answer and scores side by side, with modes, search, filters and keys.
 import { h, put, onKeys, rowOf, select, empty, tag, segment } from "./dom.js";
 import { fixed } from "./format.js";
 import { virtualList } from "./virtual.js";
@@ -14,13 +14,13 @@ const SPLITS = { val: "Validation", train: "Training", test: "Test" };
 const words = (n) => n.toLocaleString("en");
 
 // table: {columns: [name…], rows: [{item, split, type, cause, input, output, outputs, expected, scores}]}
-// open(row, column, ids) shows a trajectory; find(text) gives the items in whose whole texts it occurs;
-// state: what is chosen, as in the address; onstate is called with it when it changes; runs: columns are runs.
+// open(row, column, ids) shows a trajectory; find(text) returns the items whose full texts contain the text;
+// state: the chosen options, as in the address; onstate(state) is called when they change; runs: columns are runs.
 export function itemsTable(table, { title, open, find, state = {}, onstate, signal, keys = false, runs = false }) {
   const { columns, rows } = table;
   const several = columns.length > 1,
     exact = runs || columns.length <= 2,
-    sides = rows.some((r) => r.outputs); // each column has an output of its own
+    sides = rows.some((r) => r.outputs); // each column has its own output
   const splits = [...new Set(rows.map((r) => r.split))].sort((a, b) => b.localeCompare(a));
   const chosen = {
     split: splits.includes(state.split) ? state.split : splits[0],
@@ -59,10 +59,10 @@ export function itemsTable(table, { title, open, find, state = {}, onstate, sign
     return found >= 0 ? found : preset;
   }
 
-  // The newest score at or before a column, and the oldest at or after one: not every version meets every item.
+  // The newest score at or before a column, and the oldest at or after a column: not every version is measured on every item.
   const upTo = (row, i) => row.scores.findLastIndex((v, n) => n <= i && v !== null);
   const from = (row, i) => row.scores.findIndex((v, n) => n >= i && v !== null);
-  // Runs and the two sides of a measurement are what they are: an item that one of them never had has no score there.
+  // For runs and for the two sides of a measurement, no neighbouring column replaces a missing score.
   function ends(row) {
     if (exact) return { a: chosen.a, b: chosen.b, before: row.scores[chosen.a] ?? null, after: row.scores[chosen.b] ?? null };
     const b = upTo(row, chosen.b),
@@ -107,7 +107,7 @@ export function itemsTable(table, { title, open, find, state = {}, onstate, sign
       .filter(Boolean)
       .join("");
     drawModes(pool);
-    put(body, shown.length ? scroll : empty("No item fits", "Choose another mode, or search for something else."));
+    put(body, shown.length ? scroll : empty("No item matches", "Choose another mode, or search for something else."));
     drawHeads();
     list.set(shown);
     onstate?.({
@@ -150,7 +150,7 @@ export function itemsTable(table, { title, open, find, state = {}, onstate, sign
       deeper();
     },
   });
-  // What the table holds is cut short; the whole texts are on the server.
+  // The texts in the table are shortened; the server has the full texts.
   async function deeper() {
     const mineNow = ++asked;
     if (!find || chosen.q.length < 2) return;
@@ -199,7 +199,7 @@ export function itemsTable(table, { title, open, find, state = {}, onstate, sign
     );
   }
 
-  // Versions of one skill: the newest output, the two ends, and a cell for each version.
+  // Versions of one skill: the newest output, the scores of the two chosen versions, and a cell for each version.
   function versions(row) {
     const { a, b, before, after } = ends(row);
     const cell = (v, i) =>
@@ -312,7 +312,7 @@ const mark = (v, name) =>
     ? tag("–", "grey")
     : h("span", { title: name }, tag(`${v >= 1 ? "✓ " : v <= 0 ? "✗ " : ""}${fixed(v)}`, v >= 1 ? "good" : v <= 0 ? "bad" : v >= 0.5 ? "part" : "warn"));
 
-// Keep what is chosen in the address, so that it can be sent to somebody.
+// Keeps the chosen options in the address, so that a person can send them to others.
 export function inAddress(prefix = "") {
   const kept = (query) =>
     Object.fromEntries(

@@ -1,4 +1,4 @@
-// Waiting for a started command: until its run is there, or it has failed and says why.
+// Waits for a started command, until its run has begun or the command has failed with an error.
 import { get } from "./api.js";
 
 const pause = (ms) =>
@@ -21,13 +21,13 @@ export async function waitForLaunch(launch, { ended = false, onstatus, signal } 
   }
 }
 
-// The error that a command ended with.
+// The error with which a command ended.
 export function lastWords(status) {
   const lines = status.log.trim().split("\n").filter(Boolean);
   const from = lines.findLastIndex((line) => /^(error|stopped):/.test(line));
   const words = (from >= 0 ? lines.slice(from) : lines.slice(-6)).join("\n");
   return (
     words.replace(/^error: /, "") ||
-    (status.state === "killed" ? "Its process was ended from outside." : `It ended with code ${status.code}.`)
+    (status.state === "killed" ? "Another program ended its process." : `It ended with code ${status.code}.`)
   );
 }

@@ -1,4 +1,4 @@
-// The frame: navigation, theme, keyboard, and which view is shown.
+// The frame of the page: navigation, theme, keyboard, and the choice of the view.
 import { h, svg, put, table, onKeys, errorBox, LEFT, dialog } from "./dom.js";
 import { get } from "./api.js";
 import { runsView } from "./views/runs.js";
@@ -19,7 +19,7 @@ const NAV = [
   ["evaluate", "Evaluate", "M5 13l4 4L19 7"],
 ];
 const main = document.getElementById("main");
-// Made once: a picture that is asked for again while the server is away stays broken.
+// Made once: a picture that is requested again while the server is down stays broken.
 const brand = h("a", { class: "brand", href: "#/runs" }, h("img", { src: "/static/icon.svg", alt: "" }), "SkillOpt");
 let leave = null;
 
@@ -104,7 +104,7 @@ async function show() {
   }
 }
 
-// Where the page and its first table were scrolled to; Back returns there.
+// The scroll positions of the page and its first table; Back restores them.
 history.scrollRestoration = "manual";
 const inner = () => main.querySelector(".tablebox");
 let noted = 0;
@@ -147,7 +147,7 @@ function showKeys() {
   );
 }
 
-let chord = false; // g was the key before
+let chord = false; // true if the last key was g
 onKeys(undefined, (key) => {
   const goal = chord && { r: "runs", n: "new", c: "compare", e: "evaluate" }[key],
     field = key === "/" && main.querySelector("input[type=search]");
@@ -160,12 +160,12 @@ onKeys(undefined, (key) => {
 });
 
 window.addEventListener("hashchange", () => {
-  clearTimeout(noted); // it belonged to the address before
-  for (const open of document.querySelectorAll("dialog[open]")) open.close(LEFT); // it belonged to the view before
+  clearTimeout(noted); // it belonged to the previous address
+  for (const open of document.querySelectorAll("dialog[open]")) open.close(LEFT); // the dialog belonged to the previous view
   show();
 });
 document.querySelector(".skip").addEventListener("click", (event) => {
-  event.preventDefault(); // the address names the view, so that it must stay as it is
+  event.preventDefault(); // the address names the view, so it must not change
   main.focus();
 });
 window.addEventListener("skillopt-login", () => {

@@ -1,4 +1,4 @@
-// Choosing a skill: a version of a run, or a file.
+// Lets a person choose a skill: a version of a run, or a file.
 import { h, put, rowOf } from "./dom.js";
 import { get, of } from "./api.js";
 import { score } from "./format.js";
@@ -12,7 +12,7 @@ export async function loadChoices(signal) {
   return { rows, runs: rows.filter((r) => r.best_val != null), files, configs };
 }
 
-// A run or a file by its name: typing searches all of them.
+// The input for the name of a run or a file; typing searches all names.
 export function searchBox(label, names, onpick, { id, value = "" } = {}) {
   const list = `${id}-names`;
   const known = new Map([...names].map(([key, name]) => [name, key]));
@@ -34,7 +34,7 @@ export function searchBox(label, names, onpick, { id, value = "" } = {}) {
   return [input, h("datalist", { id: list }, [...known.keys()].map((name) => h("option", { value: name })))];
 }
 
-// The only name that contains what was typed.
+// The only name that contains the typed text.
 function closest(known, typed) {
   const fits = [...known.keys()].filter((name) => name.toLowerCase().includes(typed.trim().toLowerCase()));
   return typed.trim() && fits.length === 1 ? known.get(fits[0]) : undefined;
@@ -92,7 +92,7 @@ export function skillPicker(label, choices, { run = "", version = "best", file =
       return place.startsWith("run:") ? place.slice(4) : "";
     },
     get value() {
-      if (!place) return null; // what was typed fits nothing, or several
+      if (!place) return null; // the typed text matches no name, or several names
       return place.startsWith("run:")
         ? { run: place.slice(4), version: which.value || "best" }
         : { file: place.slice(5) };

@@ -1,11 +1,11 @@
-// One trajectory in a drawer: what was asked, what was said, how it was scored.
+// Shows one trajectory in a drawer: the task, the conversation and the score.
 import { h, put, longText, scroller, table, copyButton, rowOf, stackOf, button, errorBox, tag, LEFT, dialog } from "./dom.js";
 import { get, of, path } from "./api.js";
 import { commentBox } from "./comments.js";
 import { score, whole, span } from "./format.js";
 
 // run: a run's id, or {api} of a measurement; query: {id}, {item, version}, {item, bare: split} or
-// {item, column}; around: ids to step through with the arrow keys. While it is open, the address names it.
+// {item, column}; around: ids to step through with the arrow keys. While a trajectory is open, the address names it.
 export async function openTrajectory(run, query, around = []) {
   const ask = (wanted) =>
     typeof run === "string"
@@ -13,12 +13,12 @@ export async function openTrajectory(run, query, around = []) {
       : `${run.api}/trajectory?${new URLSearchParams(wanted)}`;
   const inside = stackOf(h("p", { class: "wait" }, "Loading…"));
   const box = dialog("drawer", query.id ? `Trajectory ${query.id}` : `Item ${query.item}`, inside, {
-    // Another view has its own address, which may be this one again by the time that a left dialog is told.
+    // Another view sets its own address. It may equal this one again when a dialog learns that its view was left.
     onclose: () => box.returnValue !== LEFT && location.hash === here && (pushed ? history.back() : named(null)),
   });
   const title = box.querySelector("h2");
   let here = "";
-  const pushed = !new URLSearchParams(location.hash.split("?")[1] || "").has("t"); // Back closes it first
+  const pushed = !new URLSearchParams(location.hash.split("?")[1] || "").has("t"); // Back first closes the drawer
   if (pushed) history.pushState(null, "", location.hash);
   let place = around.findIndex((other) => other === query.id || other === query.item);
   const show = async (wanted) => {
@@ -114,7 +114,7 @@ function toolCall(call) {
   return h("details", { class: "tool" }, h("summary", {}, `calls ${f.name || "a tool"}`), copyButton(text), longText(text));
 }
 
-// Batches and slow updates are of the training split, gates of the validation split.
+// Batches and slow updates use the training split, gates use the validation split.
 function splitOf(t) {
   if (t.split) return t.split;
   const named = /^(val|test)-/.exec(t.id);
@@ -148,7 +148,7 @@ function message(run, m, t) {
   return part(role, m.role || "message", length, parts.map(shown), m.tool_calls?.map(toolCall));
 }
 
-// A part of a message: text, a picture in the message itself, or anything else as text.
+// A part of a message: a text, a picture that the message contains, or anything else as text.
 function shown(part) {
   if (typeof part.text === "string") return longText(part.text);
   const url = part.image_url?.url;

@@ -1,4 +1,4 @@
-// A long list in which only the visible rows exist. Rows are of one height.
+// A long list that creates only the visible rows. All rows have the same height.
 import { h } from "./dom.js";
 
 // scroller: the element that scrolls, or null for the window; make(row, index) returns a positioned element.
@@ -12,7 +12,7 @@ export function virtualList({ height, make, scroller = null, onshown, signal }) 
     const box_ = scroller?.getBoundingClientRect() || { top: 0, bottom: window.innerHeight };
     const view = { top: Math.max(0, box_.top), bottom: Math.min(window.innerHeight, box_.bottom) };
     const top = box.getBoundingClientRect().top;
-    // One row is always there, so that the keyboard reaches a list that is out of sight.
+    // One row always exists, so that the keyboard can reach a list that is not visible.
     const first = Math.max(0, Math.min(rows.length - 1, Math.floor((view.top - top) / tall) - 6));
     const last = Math.min(rows.length, Math.max(first + 1, Math.ceil((view.bottom - top) / tall) + 6));
     const held = document.activeElement;
@@ -57,7 +57,7 @@ export function virtualList({ height, make, scroller = null, onshown, signal }) 
   scroller?.addEventListener("scroll", later, { passive: true, signal });
   window.addEventListener("scroll", later, { passive: true, signal });
   if (scroller) {
-    const seen = new ResizeObserver(later); // it may be filled before it is on the page
+    const seen = new ResizeObserver(later); // the list may be filled before it is on the page
     seen.observe(scroller);
     signal?.addEventListener("abort", () => seen.disconnect());
   }
@@ -84,7 +84,7 @@ export function virtualList({ height, make, scroller = null, onshown, signal }) 
       for (const [index, own] of shown) if (own === node) return index;
       return -1;
     },
-    // Scroll a row into view and give the focus to it, or to what is in it.
+    // Scrolls a row into view and gives the focus to the row, or to an element in it.
     reveal(index, inside) {
       const wanted = Math.min(rows.length - 1, Math.max(0, index));
       if (wanted < 0) return;

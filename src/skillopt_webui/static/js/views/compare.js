@@ -1,4 +1,4 @@
-// Two or more runs side by side; two skills line by line, and measured on the same items.
+// Compares two or more runs side by side; compares two skills line by line, and measures them on the same items.
 import { h, put, scroller, table, rowOf, stackOf, twoColumns, panel, sheet, button, select, emptyPanel, attempt, segment } from "../dom.js";
 import { get, post, of, path } from "../api.js";
 import { ranged, score, gain, signed, chance, titled, money, span, whole, paidBy } from "../format.js";
@@ -68,7 +68,7 @@ export async function compareView(root, { query, signal }) {
     attempt(itemBox, () => drawItems(itemBox, found));
   }
 
-  // Two runs: first of all, is one of them better?
+  // For two runs, first show whether one of them is better.
   async function drawVerdict(box) {
     if (chosen.length !== 2) return;
     try {
@@ -79,7 +79,7 @@ export async function compareView(root, { query, signal }) {
     }
   }
 
-  // The same scores against steps, rollouts that were paid for, or dollars.
+  // The chart shows the scores against steps, paid rollouts, or dollars.
   function drawChart(box, found) {
     const [xname, xformat] = { step: ["step", String], rollouts: ["rollouts", whole], usd: ["cost", money] }[against];
     const chart = lineChart({ title: `Validation score by ${xname}`, format: score, ceil: 1, xname, xformat });
@@ -209,7 +209,7 @@ export async function compareView(root, { query, signal }) {
   await drawRuns();
 }
 
-// A curve's points over what the run had paid by then; none where a price is unknown.
+// The points of a curve against the costs of the run at each step; no points if a price is unknown.
 function pointsBy(found, against) {
   if (against === "step") return found.curves.scores;
   const paid = new Map(found.steps.map((r) => [r.step, paidBy(r)[against]]));
@@ -217,7 +217,7 @@ function pointsBy(found, against) {
   return points.some(([x]) => x === null || x === undefined) ? [] : points;
 }
 
-// Items that the runs have measured under their best versions, a column for each run.
+// The items that the runs have measured with their best versions, with a column for each run.
 function joined(tables, versions, names) {
   const rows = new Map();
   tables.forEach((table, n) => {

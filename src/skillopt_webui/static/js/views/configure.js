@@ -1,4 +1,4 @@
-// Configure and launch: the form of the config's schema and its YAML in step, questions before the start, the start.
+// The view that configures and launches a run: a form and its YAML, which change together, questions, and the start.
 import { h, put, stored, copyButton, rowOf, rowBetween, bullets, button, errorBox, attempt, question } from "../dom.js";
 import { get, post } from "../api.js";
 import { fieldRow } from "../field.js";
@@ -145,7 +145,7 @@ export async function configureView(root, { query, signal }) {
   find.placeholder = `Search ${settings.length - first.length} more settings`;
   filter();
 
-  // What is not among the first fields appears when it is searched for, has an error, or all are asked for.
+  // A field that is not among the first appears if it matches the search, has an error, or all fields are shown.
   function filter() {
     const words = find.value.trim().toLowerCase().split(/\s+/).filter(Boolean);
     const found = (key) => words.every((word) => `${key} ${rows.get(key).doc}`.toLowerCase().includes(word));
@@ -173,7 +173,7 @@ export async function configureView(root, { query, signal }) {
     return question("Discard your changes?", says, "Discard them", discard, { no: "Keep editing", kind: "danger" });
   }
 
-  // The plan follows the form; only the newest question's answer is shown.
+  // The plan follows the form; only the answer to the newest question is shown.
   let asking = 0,
     later = 0,
     planned = "";
@@ -193,7 +193,7 @@ export async function configureView(root, { query, signal }) {
     }, 900);
   }
 
-  // Everything that was typed has been checked when this returns, so that what is launched is what is shown.
+  // When this returns, everything typed has been checked, so that the launched config is the one that is shown.
   async function settled() {
     while (busy || pending || typed) {
       clearTimeout(timer);
@@ -211,7 +211,7 @@ export async function configureView(root, { query, signal }) {
     put(findings);
   }
 
-  // One check at a time; what is changed meanwhile goes with the next, so that nothing is lost or written over.
+  // One check runs at a time; changes made meanwhile go into the next check, so that no change is lost.
   function change(set) {
     edited = true;
     if (set) pending = { ...pending, ...set };
@@ -261,7 +261,7 @@ export async function configureView(root, { query, signal }) {
     put(launchWrong, next.valid ? null : complaints(next));
   }
 
-  // What keeps the run from starting; each leads to its field.
+  // The problems that prevent the start of the run; a click on a problem leads to its field.
   function complaints({ problem, errors }) {
     const toField = (key) => {
       const field = document.getElementById(`f-${key}`);
@@ -310,7 +310,7 @@ export async function configureView(root, { query, signal }) {
     launch.disabled = !state?.valid;
   }
 
-  // Nothing was started: the same config, data and initial skill have been trained to the end before.
+  // Nothing was started, because a run with the same config, data and initial skill is already finished.
   function finishedAlready(run) {
     const again = () => {
       fresh.checked = true;
@@ -357,7 +357,7 @@ export async function configureView(root, { query, signal }) {
   put(findings, h("p", { class: "note row between" }, "Your changes from before are still here.", discard));
 }
 
-// What was changed in the form, until it is launched or discarded; this tab alone has it.
+// The changes in the form, until they are launched or discarded; only this tab has them.
 const DRAFT = "skillopt-draft";
 const keep = (source, yaml) => stored.set(DRAFT, JSON.stringify({ source, yaml }));
 const kept = () => JSON.parse(stored.get(DRAFT) || "null");

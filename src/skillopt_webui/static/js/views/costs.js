@@ -1,4 +1,4 @@
-// What a run took: calls, tokens and money by role and stage, next to the plan; time by stage; how many edits reached each stage.
+// The costs of a run: calls, tokens and money by role and stage, next to the plan; time by stage; edits by stage.
 import { h, put, scroller, table, twoColumns, panel, sheet } from "../dom.js";
 import { get, of } from "../api.js";
 import { money, whole, span, estimate, score } from "../format.js";
@@ -56,7 +56,7 @@ export async function costsTab(root, run, { signal }) {
   return null;
 }
 
-// Named values as bars; the largest fills the line.
+// Named values as bars; the largest bar has the full width.
 function bars(values, format) {
   const most = Math.max(1e-9, ...Object.values(values));
   const line = ([name, value]) =>
@@ -70,7 +70,7 @@ function bars(values, format) {
   return h("div", { class: "bars" }, Object.entries(values).map(line));
 }
 
-// Each version's validation score over the tokens of a call, from the cheapest to the dearest.
+// Each version's validation score against the tokens of a call, from the fewest to the most tokens.
 function byTokens(versions) {
   const sorted = [...versions].sort((a, b) => a.tokens - b.tokens);
   return {

@@ -1,4 +1,4 @@
-// Any skill on any split, in a separate process; and earlier measurements.
+// The view that measures any skill on any split, in a separate process, and lists earlier measurements.
 import { h, put, every, rowOf, rowBetween, stackOf, twoColumns, panel, fieldOf, button, select, emptyPanel, attempt, say, tag } from "../dom.js";
 import { get, post, path } from "../api.js";
 import { ago } from "../format.js";
@@ -131,7 +131,7 @@ export async function evaluateView(root, { query, signal }) {
 
 const PAGE = 20;
 
-// A result, and the way to its items.
+// A result, with a link to its items.
 function row({ id, kind, changed, result }, names) {
   return panel(
     null,
@@ -148,7 +148,7 @@ function row({ id, kind, changed, result }, names) {
   );
 }
 
-// A command that is at work, or that failed.
+// A command that is running or has failed.
 function card(launch, load) {
   const running = launch.state === "running";
   const stop = async () => {

@@ -1,8 +1,8 @@
-// What the questions before a start answered: the data, the plan, the checklist.
+// The answers to questions before a start: the data, the plan, the checklist.
 import { h, table, rowOf, panel, fold, bullets, errorBox, tag } from "../dom.js";
 import { whole, money, span, estimate } from "../format.js";
 
-// A likely value, its range below it: the column of the plan is narrow.
+// A likely value with its range below it, because the column of the plan is narrow.
 function likely(figure, format = whole) {
   const [value, range] = estimate(figure, format).split(" (");
   return [value, range && h("div", { class: "small dim" }, range.replace(")", ""))];

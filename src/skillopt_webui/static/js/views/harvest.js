@@ -1,4 +1,4 @@
-// Harvested tasks: what was asked, what was rejected and corrected; keep, edit, drop and merge; then write the tasks file.
+// The review of harvested tasks: shows each request with its correction; a person keeps, edits, drops or merges tasks.
 import { h, put, longText, rowOf, rowBetween, stackOf, closeStack, empty, errorBox, say, tag } from "../dom.js";
 import { get, post } from "../api.js";
 

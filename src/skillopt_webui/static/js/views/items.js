@@ -1,4 +1,4 @@
-// Every item under every version: the table, and below it the items that no skill has solved.
+// The table of every item under every version, and below it the items that no skill has solved.
 import { h, put, rowOf, stackOf, panel, bullets, button, emptyPanel, attempt, tag } from "../dom.js";
 import { get, of } from "../api.js";
 import { itemsTable, inAddress } from "../items.js";
@@ -27,7 +27,7 @@ export async function itemsTab(root, run, { query, signal }) {
     : emptyPanel("Nothing is measured yet", "After the first evaluation each item has a row here.");
   const below = h("div", {}, h("p", { class: "wait" }, "Looking for persistent failures…"));
   put(root, stackOf(shown, below));
-  // Only now: both read the same files, and the table comes first.
+  // Starts after the table, because both read the same files and the table should come first.
   attempt(below, async () => put(below, failureList(run, await get(of(run.id, "/failures"), signal))));
   return null;
 }

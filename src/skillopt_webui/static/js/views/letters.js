@@ -1,4 +1,4 @@
-// Open letters of a run whose optimizer is a handoff: the letter on the left, the reply on the right, which is checked first.
+// The open letters of a run whose optimizer is a handoff: a letter on the left, its reply on the right.
 import { h, put, longText, stored, copyButton, every, rowOf, rowBetween, closeStack, errorBox, say, tag } from "../dom.js";
 import { get, post, of } from "../api.js";
 
@@ -10,7 +10,7 @@ export async function letters(root, run, { signal }) {
     box = h("div", { class: "stack" });
   put(root, h("section", { class: "stack" }, h("h2", {}, "Letters"), head, box));
 
-  // Cards stay as they are while other letters come and go: what somebody writes is never drawn again.
+  // A card is not drawn again while other letters come and go, so that a half-written reply stays.
   function draw({ letters: open, answered }) {
     head.textContent = open.length
       ? `${open.length} open, ${answered} answered. Answer from the letter alone, not from the run's other pages.${run.data.pid ? "" : " No process is at work: resume the run when they are answered."}`
@@ -77,7 +77,7 @@ function card(run, letter, draw, signal) {
   );
 }
 
-// An edit as a form; it is added to the JSON of the reply.
+// The form of an edit, which is added to the JSON of the reply.
 function editForm(letter, reply) {
   const op = h("select", { "aria-label": "op" }, ["add", "modify", "delete"].map((o) => h("option", { value: o }, o)));
   const inputs = Object.fromEntries(FIELDS.map((name) => [name, h(name === "text" || name === "anchor" ? "textarea" : "input", { "aria-label": `${name} of the edit`, placeholder: name.replace("_", " "), rows: 2 })]));
@@ -98,7 +98,7 @@ function editForm(letter, reply) {
   return h("details", {}, h("summary", {}, "Write an edit in a form"), closeStack(op, Object.values(inputs), rowOf(h("button", { onclick: add }, "Add edit to the reply"))));
 }
 
-// Headings, paragraphs and fenced blocks of a letter; all of it is text.
+// Shows the headings, paragraphs and fenced blocks of a letter, all as text.
 export function rendered(text) {
   const parts = [];
   let fence = "",

@@ -1,4 +1,4 @@
-// What a run does now, from one source: the heartbeat says where it is, the journal what it has paid.
+// The present state of a run, from one source: the heartbeat has its progress, the journal its costs.
 import { h } from "../dom.js";
 import { whole, money, span } from "../format.js";
 
@@ -15,8 +15,8 @@ const MEASURES = new Set(["evaluate", "baseline"]);
 const QUIET = new Set(["retrying", "advice", "unmeasured", "stopping", "progress", "letters_opened", "throttled"]);
 const SKILL = { initial: "initial skill", best: "best skill", no_skill: "empty skill", remeasured: "best skill again" };
 
-// The stage in words, how much of it is done, and whether the last step is behind it. Rollouts begin ahead of the loop,
-// so that the step of the newest event is not the step that is decided next.
+// The stage in words, the share of it that is done, and whether the last step is finished. Rollouts begin ahead of the
+// loop, so the step of the newest event is not always the step that is decided next.
 export function stage({ data, pulse, events }) {
   if (!data.pid) return { text: "" };
   const { stage: counted, done, total } = pulse?.progress || {},
@@ -24,7 +24,7 @@ export function stage({ data, pulse, events }) {
     measuring = events.findLast((e) => e.kind === "evaluation_started"),
     waiting = pulse?.letters?.waiting;
   if (waiting) {
-    const asked = events.findLast((e) => READER.has(STAGE[e.kind])); // the target may work on something else meanwhile
+    const asked = events.findLast((e) => READER.has(STAGE[e.kind])); // the target may do other tasks meanwhile
     return { text: `${STAGE[asked?.kind] || "optimizer"}: waits for ${waiting} ${waiting === 1 ? "reply" : "replies"}` };
   }
   const measures = measuring && (total ? MEASURES.has(counted) : last === measuring),
@@ -34,11 +34,11 @@ export function stage({ data, pulse, events }) {
   return total ? { final, text: `${text} ${done} of ${total}`, share: done / total } : { final, text };
 }
 
-// The initial skill's validation score, while the first step has not yet written a summary.
+// The initial skill's validation score, until the first step has written a summary.
 export const firstScore = ({ data, events }) =>
   data.pid ? events.findLast((e) => e.kind === "evaluation_finished" && e.name === "initial" && e.split === "val")?.score : undefined;
 
-// Figures of this moment; the same wherever they are shown.
+// The figures of this moment, for every place that shows them.
 export function numbers(run) {
   const { summary: s, started } = run.data,
     f = run.figures;
@@ -48,7 +48,7 @@ export function numbers(run) {
   return { val, test: pair("test"), ...f, planned: started?.steps ?? f.planned };
 }
 
-// Calls under way and what is left of each limit. Letters are not calls: a person writes their replies.
+// The calls in flight, and how much of each limit is used. Letters do not count as calls: a person answers them.
 export function nowLine(run) {
   const { pulse, figures: f } = run;
   if (!run.data.pid) return null;

@@ -1,4 +1,4 @@
-// The login with a token, when the page can be reached from other machines.
+// The login with a token, needed if other machines can reach the page.
 import { h, put, errorBox } from "../dom.js";
 import { post } from "../api.js";
 
@@ -16,7 +16,7 @@ export function loginView(enter) {
     }
   };
   const says =
-    "This page can be reached from other machines, so it asks for the token that `skillopt ui` printed when it was started.";
+    "Other machines can reach this page, so it needs the token that `skillopt ui` printed when it started.";
   queueMicrotask(() => field.focus());
   return h(
     "form",

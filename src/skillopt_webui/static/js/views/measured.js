@@ -1,4 +1,4 @@
-// One measurement outside of a training (an evaluation, a comparison, a check): what was measured, its result, its items.
+// One measurement outside of a training (an evaluation, a comparison, a check): its skills, its result, its items.
 import { h, put, scroller, table, stackOf, closeStack, empty } from "../dom.js";
 import { get, path } from "../api.js";
 import { score, ranged, signed, whole, span, money, chance } from "../format.js";
@@ -8,7 +8,7 @@ import { openTrajectory, openNamed } from "../trajectory.js";
 const WORD = { evaluations: "Evaluation", comparisons: "Comparison", checks: "Check" };
 const SPLIT = { val: "validation", train: "training", test: "test" };
 
-// A skill as people know it: its file, or the run and version that it is from; `names` are those given to runs.
+// A skill's name for people: its file, or its run and version; `names` are the names that people gave to runs.
 function named(skill, names) {
   const parts = (skill.path || skill.where || skill.name || "").replace(/\/SKILL\.md$/, "").split("/"),
     file = parts.at(-1),
@@ -19,7 +19,7 @@ function named(skill, names) {
   if (version) return `${run(parts.at(-3))} v${Number(version[1])}`;
   const edited = /^edited_v(\d+)_\w+(\.md)?$/.exec(file);
   if (edited) return `an edit of v${edited[1]}`;
-  return skill.path && skill.where?.endsWith(")") ? `${file} at ${skill.where}` : file; // of a commit
+  return skill.path && skill.where?.endsWith(")") ? `${file} at ${skill.where}` : file; // the skill is from a commit
 }
 
 export function titleOf(kind, id, r, names) {
@@ -59,7 +59,7 @@ export function measuredItems(id, table, { query = new URLSearchParams(), signal
 const facts = (pairs) =>
   h("dl", { class: "facts" }, pairs.filter(Boolean).map(([k, v]) => h("div", {}, h("dt", {}, k), h("dd", {}, v))));
 
-// What a result says, whatever it is of: the sentence first, then the figures that it rests on.
+// Any result: its sentence first, then the figures behind the sentence.
 export function resultFigures({ result: r, names, table: items }) {
   const spent = r.telemetry?.paid || r.spent || r.paid;
   return closeStack(
@@ -75,7 +75,7 @@ export function resultFigures({ result: r, names, table: items }) {
       r.seconds !== undefined && ["time", span(r.seconds)],
       spent?.usd !== undefined && ["cost", money(spent.usd)],
     ]),
-    r.same_skill || r.same_text ? h("p", { class: "dim" }, "Both are the same skill: what differs is the target's noise.") : null,
+    r.same_skill || r.same_text ? h("p", { class: "dim" }, "Both are the same skill: the differences are the target's noise.") : null,
     r.by_type ? byType(r.by_type) : items && byTypeOfBoth(items),
   );
 }
@@ -99,7 +99,7 @@ function byType(types) {
   return scroller("By type", table(["type", "score", "items"], cells, { class: "narrow", from: 1 }));
 }
 
-// Of two skills: the means over the items that both have done.
+// For two skills: the means over the items that both have done.
 function byTypeOfBoth({ columns, rows }) {
   const groups = new Map();
   for (const row of rows.filter((row) => row.scores.length === 2 && !row.scores.includes(null)))

@@ -1,4 +1,4 @@
-// The first look at a run: the verdict with its figures, one chart, what the best skill does that the first did not.
+// The overview of a run: the verdict with its figures, a chart, and the items that only the best skill solves.
 import { h, put, longText, scroller, table, stackOf, twoColumns, panel, sheet, empty, tag } from "../dom.js";
 import { get, of, path } from "../api.js";
 import { fixed, score, signed, ranged, whole, money, span, clock, eventLine, gateLine, paidBy } from "../format.js";
@@ -119,7 +119,7 @@ const key = (color, text, kind = "") => {
   return h("span", {}, h("b", { style: { color } }, `${mark} `), rest.join(" "));
 };
 
-// Why a run ended before its last step or waits, and what to do about it: first, and in red if something failed.
+// The note on top if a run ended before its last step or waits: the reason and what to do; red if something failed.
 function whyNot({ id, data: { status, word, reason, remedy, letters } }) {
   if (letters)
     return h(
@@ -130,7 +130,7 @@ function whyNot({ id, data: { status, word, reason, remedy, letters } }) {
     );
   if (!reason) return null;
   if (status === "finished") return h("p", { class: "note" }, `Ended early: ${reason}.`);
-  if (reason === "interrupted") return h("p", { class: "note" }, "Paused by Pause or Ctrl-C. Resume continues it.");
+  if (reason === "interrupted") return h("p", { class: "note" }, "Paused by Pause or Ctrl-C. Resume continues the run.");
   return h(
     "div",
     { class: word === "failed" ? "error" : "note warn-note stack tight", role: "alert" },
@@ -139,7 +139,7 @@ function whyNot({ id, data: { status, word, reason, remedy, letters } }) {
   );
 }
 
-// While it runs, the figures are those of the header: the sentence says how far it is and what the rest will take.
+// While the run works, the header has the figures; this text says how far the run is and estimates the rest.
 function verdictPanel(run) {
   const { summary: s, verdict, pid } = run.data,
     estimate = remaining(run.data);
@@ -155,12 +155,12 @@ function verdictPanel(run) {
       h(
         "p",
         { class: "dim" },
-        `Estimate for the remaining ${estimate.steps} steps, from those before: ${estimate.usd === null ? "" : `${money(estimate.usd)}, `}${whole(estimate.calls)} calls, ${span(estimate.seconds)}${run.data.human_paced ? ", without the time that replies take" : ""}.`,
+        `Estimate for the remaining ${estimate.steps} steps, from the finished steps: ${estimate.usd === null ? "" : `${money(estimate.usd)}, `}${whole(estimate.calls)} calls, ${span(estimate.seconds)}${run.data.human_paced ? ", without the time that replies take" : ""}.`,
       ),
   );
 }
 
-// The summary is written after the first step; what was measured before is in the events.
+// The summary is written after the first step; earlier measurements are in the events.
 function beforeFirst(run) {
   const first = firstScore(run);
   return first === undefined ? "The initial skill is being measured." : `The initial skill has ${score(first)} in validation; the first step is under way.`;
@@ -187,7 +187,7 @@ function measuredPanel({ data: { measured, summary } }) {
   return sheet("Measured skills", scroller("Measured skills", table(heads, rows, { class: "measured" })));
 }
 
-// What the remaining steps will take if they take as much as those before; null unless the run is at work.
+// The estimated costs of the remaining steps, from those of the finished steps; null unless the run is running.
 const READER = new Set(["reflect", "aggregate", "slow_update", "meta_skill"]);
 function remaining({ pid, steps: done, started, human_paced: paced }) {
   const steps = (started?.steps ?? 0) - done.length;
@@ -224,7 +224,7 @@ function gainsPanel(run, version, table, skill) {
   const items = (mode) => `#/run/${path(run.id)}/items?split=val&mode=${mode}&a=v0&b=v${version}`;
   const count = (n) => (n === 1 ? "1 validation item" : `${n} validation items`);
   return panel(
-    "What the best skill does that the initial one did not",
+    "What the best skill does that the initial skill did not",
     h(
       "p",
       {},

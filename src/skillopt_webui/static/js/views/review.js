@@ -1,4 +1,4 @@
-// Opposite edits: both sides with their trajectories; a person chooses, edits, or writes an edit.
+// Conflicts: edits that contradict each other, with their trajectories. A person chooses, changes or writes an edit.
 import { h, put, rowOf, rowBetween, stackOf, closeStack, button, emptyPanel, attempt, say, tag } from "../dom.js";
 import { get, post, of } from "../api.js";
 import { openTrajectory } from "../trajectory.js";
@@ -16,7 +16,7 @@ export async function reviewTab(root, run, { signal }) {
     known = JSON.stringify(conflicts.map((c) => [c.id, c.status]));
     if (!conflicts.length && run.data.human_paced) return;
     if (!conflicts.length) {
-      const says = "When two edits of a step ask for opposite things, neither is applied, and they wait here for a person.";
+      const says = "If two edits of a step contradict each other, neither is applied, and both wait here for a person's decision.";
       put(box, emptyPanel("Nothing to decide", says));
       return;
     }

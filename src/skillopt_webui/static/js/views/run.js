@@ -1,4 +1,4 @@
-// One run, live: figures, the strip of stages, and the tabs below. What happens arrives as events; nothing is reloaded.
+// One run, live: figures, the strip of stages, and the tabs below. Events update the view; the page is never reloaded.
 import { h, put, onKeys, fieldOf, button, attempt, say, tag, menu, question, calm } from "../dom.js";
 import { get, post, follow, of, path } from "../api.js";
 import { score, money, span, whole, titled, tone } from "../format.js";
@@ -20,7 +20,7 @@ const TABS = [
   ["review", "Review", reviewTab],
   ["details", "Details", detailsTab],
 ];
-// Addresses of parts of a tab.
+// The tabs of addresses that name a part of a tab.
 const PARTS = { letters: "review", costs: "details", config: "details", log: "details" };
 const RELOAD = new Set([
   "run_started",
@@ -68,7 +68,7 @@ export async function runView(root, { parts, query, signal }) {
     drawNow();
   }
 
-  // What changes twice a second has no buttons in it: a click must meet the element that it began on.
+  // Parts that change twice a second contain no buttons: a click must end on the element on which it began.
   function drawNow() {
     put(nums, figures(run));
     meter.style.width = `${(stage(run).share ?? 0) * 100}%`;
@@ -191,7 +191,7 @@ export async function runView(root, { parts, query, signal }) {
   };
 }
 
-// The line of figures: in the header, and on a phone on the overview.
+// The line of figures, in the header or, on a phone, in the overview.
 export function figures(run) {
   const n = numbers(run),
     now = stage(run),
@@ -209,7 +209,7 @@ export function figures(run) {
   ];
 }
 
-// What most people do next; all else is in the menu, which is a row where there is room.
+// The button for the most usual action. The menu has all others; on a wide page it is a row.
 function mainAction(run) {
   const { status } = run.data;
   if (status === "finished") return null;
@@ -218,7 +218,7 @@ function mainAction(run) {
     event.target.disabled = true;
     try {
       await post(of(run.id, "/pause"));
-      say("Pausing: what is in flight is still paid for and kept.");
+      say("Pausing: calls in flight are still paid for, and their replies are kept.");
     } catch (error) {
       say(error.message, true);
     }
@@ -237,7 +237,7 @@ function actions(run) {
   return [
     run.data.comments > 0 &&
       link("feedback", `#/new?run=${encodeURIComponent(id)}&feedback=1`, `Train with ${run.data.comments} ${run.data.comments === 1 ? "comment" : "comments"}`, {
-        title: "A new run of this config whose optimizer is shown your comments on training items and lines",
+        title: "Start a new run of this config, whose optimizer sees your comments on training items and lines",
       }),
     run.data.summary && link("export", of(id, "/export/best"), "Export skill", { download: "" }),
     run.data.report && link("report", of(id, "/report"), "Report", { target: "_blank", rel: "noopener" }),
@@ -248,7 +248,7 @@ function actions(run) {
 
 function confirmStop(id) {
   const says =
-    "The process ends at once. Replies that are in flight are lost, although they may be paid for; all others are kept, and the run can be resumed. Pause ends it cleanly.";
+    "The process ends at once. Replies of calls in flight are lost, although you may pay for them; all others are kept, and the run can be resumed. Pause ends the run cleanly.";
   const stop = async () => {
     await post(of(id, "/stop"));
     say("Stopped.");
@@ -264,7 +264,7 @@ function resumeDialog(run) {
     return [key, h("input", { id: `r-${key}`, value: config[key] ?? "", placeholder, inputmode: "decimal" })];
   });
   const says =
-    "It continues after its last finished step; replies that were received are not paid for again. These may be changed:";
+    "The run continues after its last finished step; received replies are not paid for again. You may change these limits:";
   const content = [
     run.data.summary?.stop_reason && h("p", { class: "note" }, `It stopped: ${run.data.summary.stop_reason}`),
     h("p", { class: "dim" }, says),

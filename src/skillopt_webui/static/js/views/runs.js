@@ -1,4 +1,4 @@
-// The experiment table: runs with what differs between them; search, sort, filter, groups, ticks, CSV, names and notes.
+// The table of runs, with the settings that differ; search, sort, filter, groups, selection, CSV, names and notes.
 import { h, put, onKeys, every, rowOf, fieldOf, button, select, emptyPanel, tag, menu, question, calm } from "../dom.js";
 import { get, post, of, path } from "../api.js";
 import { score, ranged, money, span, ago, tone } from "../format.js";
@@ -89,7 +89,7 @@ export async function runsView(root, { query, signal }) {
     history.replaceState(history.state, "", `#/runs${state.length ? `?${new URLSearchParams(state)}` : ""}`);
   }
 
-  // The settings that differ between the runs that are shown; or those that were chosen.
+  // The settings that a person chose, else the settings that differ between the shown runs.
   function columns() {
     if (kept.keys) return keys.filter((key) => kept.keys.has(key));
     const rank = (key) => FIRST.findIndex((begin) => key.startsWith(begin)) + FIRST.length * (key === "train.seed" ? -1 : 0);
@@ -285,7 +285,7 @@ export async function runsView(root, { query, signal }) {
     });
   }
 
-  // Sweeps and replicates first, then other runs that differ in their seed alone, each with its runs; then the rest.
+  // The groups: sweeps and replicates first, then runs that differ only in their seed, then all other runs.
   function grouped(list) {
     if (!kept.group) return list;
     const lines = [],
@@ -328,7 +328,7 @@ export async function runsView(root, { query, signal }) {
     drawChooser();
     drawPicked();
     if (!rows.length) put(body, noRuns(folders));
-    else if (!found.length) put(body, emptyPanel("Nothing fits", button("Show all runs", showAll)));
+    else if (!found.length) put(body, emptyPanel("No run matches", button("Show all runs", showAll)));
     else if (scroll.parentNode !== body) put(body, scroll);
     list.set(grouped(found));
   }
@@ -354,7 +354,7 @@ export async function runsView(root, { query, signal }) {
     });
   }
 
-  // What is shown, in its order, with every setting that differs.
+  // The shown runs in their order, with every setting that differs.
   function download() {
     const fields = ["id", "status", "seed", "initial_val", "best_val", "val_low", "val_high", "best_test", "test_low", "test_high", "tokens", "usd", "calls", "seconds", "steps"];
     const labels = ["name", "tags", "note"];
@@ -418,10 +418,10 @@ export async function runsView(root, { query, signal }) {
   every(2500, () => load().catch(lost), signal);
 }
 
-// An interval takes two cells.
+// An interval becomes two cells.
 const cell = (r, name) => (/_(low|high)$/.test(name) ? r[`${name.split("_")[0]}_interval`]?.[name.endsWith("low") ? 0 : 1] : r[name]);
 
-// A cell that a spreadsheet reads as text, whatever it begins with; only numbers are left as they are.
+// A cell that a spreadsheet reads as text and never as a formula; only numbers stay as they are.
 function csvCell(value) {
   const text = Array.isArray(value) ? value.join(" ") : said(value);
   const safe = typeof value !== "number" && /^(\s*[=+\-@＝＋－＠]|[\t\r\n])/.test(text) ? `'${text}` : text;

@@ -1,4 +1,4 @@
-// The skill at any version: which step wrote each line, or side by side with any other version.
+// Any version of the skill: with the step that wrote each line, or side by side with another version.
 import { h, put, onKeys, rowOf, stackOf, closeStack, panel, button, select, emptyPanel, errorBox, attempt, tag, segment } from "../dom.js";
 import { get, post, of, path } from "../api.js";
 import { openTrajectory } from "../trajectory.js";
@@ -123,7 +123,7 @@ export async function skillTab(root, run, { query, signal }) {
 
   function blame(skill) {
     const newest = Math.max(1, ...Object.values(skill.entries).map((e) => e.step));
-    let begins = 0, // each file of a package has its own numbers
+    let begins = 0, // each file of a package has its own line numbers
       file;
     return skill.lines.map(([text, seq], i) => {
       if (skill.files[i + 1]) {
@@ -165,7 +165,7 @@ export async function skillTab(root, run, { query, signal }) {
     });
   }
 
-  // Change the line and measure the change on the items that fail, against the version as it is.
+  // Changes a line, and measures the change on failing items against the unchanged version.
   function tryBox(place, text) {
     const own = h("textarea", { class: "code", rows: 3, "aria-label": "The line as you would write it", value: text }),
       split = select("Items", [["train", "failing training items"], ["val", "failing validation items"]], "train", ask),
@@ -181,8 +181,8 @@ export async function skillTab(root, run, { query, signal }) {
         const price = t.usd === null ? "at a price that is unknown" : `about ${money(t.usd)} (estimate)`;
         cost.textContent = t.items
           ? `${t.items} items, ${t.rollouts} rollouts, ${price}. Items that it solves are not measured.`
-          : "None of them failed when it was last measured.";
-        if (split.value === "val") cost.append(" Edits made by looking at validation items fit them too well.");
+          : "None of these items failed when last measured.";
+        if (split.value === "val") cost.append(" Do not write edits for validation items: such edits fit these items too well.");
         failing = t.items;
         go.disabled = own.value === text || !failing;
       } catch (error) {
@@ -261,7 +261,7 @@ function fileList({ files, lines }) {
   ];
 }
 
-// What an ablation found that a rule is worth.
+// The worth of a rule, from an ablation.
 const WORTH = { earns: "good", harmful: "bad" };
 const VERDICT = { earns: "earns its place", harmful: "harmful", nothing: "no effect seen", unclear: "not clear", together: "not clear alone, matters with others" };
 function worthTag({ worth, interval, verdict }) {

@@ -1,4 +1,4 @@
-// Every step: what was proposed, merged, in conflict, selected, applied, with reasons; and the gate's evidence item by item.
+// Every step: the edits that were proposed, merged, in conflict, selected and applied, with reasons; the gate's evidence by item.
 import { h, put, longText, copyButton, onKeys, rowOf, rowBetween, closeStack, panel, fold, bullets, emptyPanel, errorBox, attempt, tag } from "../dom.js";
 import { get, of, path } from "../api.js";
 import { score, fixed, verdictMark, gateLine, span } from "../format.js";
@@ -77,7 +77,7 @@ export async function stepsTab(root, run, { query, signal }) {
   const wanted = chosen;
   fill();
   if (wanted) {
-    show(wanted); // not awaited: another step may be chosen meanwhile
+    show(wanted); // not awaited, because the user may choose another step meanwhile
     const at = run.data.steps.length - run.data.steps.findIndex((r) => r.step === chosen) - 1;
     pane.scrollTop = Math.max(0, at * 44 - pane.clientHeight / 2);
   }
@@ -131,7 +131,7 @@ function stepDetail(run, step, number, query, signal) {
     h(
       "section",
       { class: "stack tight" },
-      h("h2", {}, "Edits, in the order in which they were taken"),
+      h("h2", {}, "Edits, in the order of their selection"),
       ranked.length
         ? ranked.map((r) =>
             editCard(r.edit, {
@@ -153,7 +153,7 @@ function stepDetail(run, step, number, query, signal) {
               open: cite(r.edit.trajectory_ids),
             }),
           )
-        : h("p", { class: "dim" }, "None was left after merging."),
+        : h("p", { class: "dim" }, "No edit was left after merging."),
     ),
     aggregate.conflicts.length
       ? h(
@@ -192,7 +192,7 @@ function stepDetail(run, step, number, query, signal) {
   ].filter(Boolean);
 }
 
-// What the optimizer was sent and what it answered; long, and so read when it is opened.
+// The requests to the optimizer and its replies. They are long, so they are loaded when the user opens them.
 function asked(run, number, signal) {
   const inside = h("div", { class: "stack tight" });
   const open = async (event) => {
@@ -200,7 +200,7 @@ function asked(run, number, signal) {
     put(inside, h("p", { class: "wait" }, "Reading…"));
     await attempt(inside, async () => {
       const { exchanges } = await get(of(run.id, `/steps/${number}/exchanges`), signal);
-      put(inside, exchanges.length ? exchanges.map(exchange) : h("p", { class: "dim" }, "No request was kept for this step: nothing was asked, or a version of SkillOpt that did not keep requests asked it."));
+      put(inside, exchanges.length ? exchanges.map(exchange) : h("p", { class: "dim" }, "This step has no stored requests: it sent none, or an earlier version of SkillOpt did not store them."));
     });
   };
   return h("details", { class: "panel pad", ontoggle: open }, h("summary", {}, "Requests to the optimizer, and its replies"), inside);

@@ -1,4 +1,4 @@
-// A sweep or a replicate: what the command says of it, then its runs.
+// A sweep or a replicate: the command's sentences on the result, then its runs.
 import { h, put, scroller, table, stackOf, empty, tag } from "../dom.js";
 import { get, path } from "../api.js";
 import { ranged, score, whole } from "../format.js";
