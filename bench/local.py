@@ -54,7 +54,7 @@ TICKETS = [
 class Figures:
     rate: float
     cpu: float
-    """Seconds of CPU per rollout, which do not depend on other programs on the machine."""
+    """Seconds of CPU per rollout. Other programs on the machine do not change this figure."""
     others: float
     """The share of the machine's CPU that other processes used during the measurement."""
     start: float

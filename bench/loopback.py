@@ -1,4 +1,4 @@
-"""(a) Measure whole trainings with a loopback server of fixed latency: seconds, calls, ratio to the least seconds.
+"""(a) Measure whole trainings with a loopback server of fixed latency: seconds, calls, ratio to the least time.
 
     python bench/loopback.py small      # 24/12/12 items: the figures, and every call with its times
     python bench/loopback.py large      # 80/40/40 items

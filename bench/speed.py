@@ -47,7 +47,7 @@ def startup() -> tuple[Rows, Any]:
 
 
 def loopback() -> tuple[Rows, Any]:
-    """(a) Measure whole trainings of two sizes, without other settings."""
+    """(a) Measure whole trainings of two sizes, `small` and `large`."""
     from loopback import SHAPES, run
 
     rows, raw = [], {}

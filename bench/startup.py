@@ -23,7 +23,7 @@ BOUNDS = {"--version": 23, "--help": 23, "import skillopt": 27, "first model cal
 """The largest allowed ratios: 0.35, 0.35, 0.4 and 1 s on a machine on which `python -c pass` takes 15 ms."""
 ITEMS = (100_000, 200_000)
 MOST_GROWTH, MOST_SECONDS = 2.5, 30.0
-"""The largest allowed growth of the time with twice the items, and the most seconds with 200,000 items."""
+"""The largest allowed growth of the time with twice the items, and the most seconds for 200,000 items (idle core)."""
 
 
 def python(*words: str) -> float:

@@ -160,7 +160,7 @@ def read_folders(config: EnvConfig) -> tuple[dict[str, list[Item]], dict[str, Ta
 def _tasks_in(folder: Path, tasks: dict[str, TaskFolder]) -> list[Item]:
     folders = sorted(file.parent for file in folder.glob("*/instruction.md")) if folder.is_dir() else []
     if not folders:
-        raise UserError(f"{folder}: holds no task: {_FORM}")
+        raise UserError(f"{folder}: has no task; {_FORM}")
     return [_task(each, tasks) for each in folders]
 
 
@@ -236,7 +236,7 @@ def _settings(file: Path) -> TaskSettings:
     try:
         return TaskSettings.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{file}: not readable as TOML: {error}") from None
+        raise UserError(f"{file}: cannot be read as TOML: {error}") from None
     except ValidationError as error:
         raise UserError(f"{file}: {first_problem(error)}") from None
 

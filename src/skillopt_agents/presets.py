@@ -1,4 +1,4 @@
-"""The presets of coding agents: how the program of each answers a request or does a task."""
+"""The presets of coding agents: how each agent's program is called to answer a request or do a task."""
 
 from __future__ import annotations
 

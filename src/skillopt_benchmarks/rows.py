@@ -17,7 +17,7 @@ from skillopt.tasks.data import read_splits
 def read_rows(config: EnvConfig, needs: Sequence[str], how_to_get: str = "") -> dict[str, list[Item]]:
     """Read the items of a benchmark's split folder. `needs` are the fields that every item must have."""
     split_dir = config.split_dir
-    how_to_get = how_to_get or f"run `skillopt data prepare {config.name}`, or take configs/{config.name}/mini.yaml"
+    how_to_get = how_to_get or f"run `skillopt data prepare {config.name}`, or use configs/{config.name}/mini.yaml"
     if not split_dir or not all((Path(split_dir) / split).is_dir() for split in SPLITS):
         what = f"'{split_dir}' does not hold train/, val/ and test/" if split_dir else "is empty"
         raise UserError(f"env.split_dir: {what}; {how_to_get}")

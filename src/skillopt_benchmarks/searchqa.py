@@ -35,7 +35,7 @@ class SearchQAEnv(QAEnv):
     def __init__(self, config: EnvConfig) -> None:
         options = SearchQAOptions.read(config.options, "env.options")
         if config.split_dir and not (Path(config.split_dir) / "train").is_dir():
-            hint = "run `skillopt data prepare searchqa`, or take configs/searchqa/mini.yaml"
+            hint = "run `skillopt data prepare searchqa`, or use configs/searchqa/mini.yaml"
             raise UserError(f"env.split_dir: '{config.split_dir}' has no train/ folder; {hint}")
         cut = {
             split: [

@@ -24,7 +24,7 @@ from skillopt_benchmarks.manifest import read_manifest, select_items
 from skillopt_benchmarks.rows import split_items, write_splits
 
 Progress = Callable[[int, int, str], None]
-"""Called with the bytes so far, the total bytes (0 if the server does not say), and a word on the work."""
+"""Called with the bytes so far, the total bytes (0 if the server does not say), and a description of the work."""
 BLOCK = 1 << 20
 
 
@@ -67,7 +67,7 @@ class Missing:
     kind: str
     out: Path
     download: str
-    """A description of the download; empty if nothing can or need be fetched."""
+    """A description of the download; empty if no download is possible or needed."""
 
     @property
     def published(self) -> Path:
@@ -190,7 +190,7 @@ def _splits(source: DataSource, files: list[Path], items: Iterable[tuple[Item, P
     for item, file in by_id.values():
         unique.setdefault(item.content(), (item, file))
     if len(unique) < len(SPLITS):
-        raise UserError(f"{files[0]}: holds {len(unique)} usable items; three splits need at least three")
+        raise UserError(f"{files[0]}: has {len(unique)} usable items; three splits need at least three items")
     if not source.split:
         return split_items([item for item, _ in unique.values()], source.sizes)
     splits: dict[str, list[Item]] = {split: [] for split in SPLITS}
@@ -208,7 +208,7 @@ def _files(source: DataSource, folder: Path) -> list[Path]:
 
 def _by_hand(name: str, source: DataSource, folder: Path) -> str:
     said = f"{name}: no {source.files} in {folder}. Put there: {source.how}. Then run the same command again."
-    mini = f" Without any download, configs/{name}/mini.yaml runs on a small set of our own."
+    mini = f" Without a download, configs/{name}/mini.yaml runs on a small set that comes with SkillOpt."
     return said + mini if source.mini else said
 
 

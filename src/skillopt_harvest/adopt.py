@@ -110,7 +110,7 @@ def adopt(folder: Path) -> list[Path]:
     proposal = read_proposal(folder)
     for file in proposal.files:
         if file.after and checksum(folder / "new" / file.path) != file.after:
-            raise UserError(f"{folder / 'new' / file.path}: is not the file that was proposed; propose again")
+            raise UserError(f"{folder / 'new' / file.path}: has changed since it was proposed; propose again")
     target = Path(proposal.target).expanduser()
     target.mkdir(parents=True, exist_ok=True)
     with _locked(target):
@@ -160,7 +160,7 @@ def _refuse_changes(proposal: Proposal, target: Path, backup: Path, remedy: str)
         path = target / file.path
         for part in (path, *path.parents[: len(Path(file.path).parts) - 1]):
             if part.is_symlink():
-                raise UserError(f"{part}: is a link; nothing was written. Put the file or folder itself there")
+                raise UserError(f"{part}: is a link; nothing was written. Replace the link with the file or folder")
         if checksum(path) != file.before and not (interrupted and file in replaced):
             state = "already has the new content" if file in replaced else "has changed since the proposal was written"
             raise UserError(f"{path}: {state}; nothing was written. Look at the difference, then {remedy}")

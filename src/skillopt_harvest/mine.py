@@ -175,7 +175,7 @@ def _clusters(vectors: Sequence[dict[str, float]]) -> list[set[int]]:
             by_word[word].append(place)
     pairs: Counter[tuple[int, int]] = Counter()
     for word, places in by_word.items():
-        if len(places) <= 60:  # a word that is everywhere tells nothing apart
+        if len(places) <= 60:  # frequent words do not tell corrections apart
             for index, a in enumerate(places):
                 for b in places[index + 1 :]:
                     pairs[a, b] += vectors[a][word] * vectors[b][word]  # type: ignore[assignment]
@@ -225,7 +225,7 @@ def written_check(members: Sequence[Correction]) -> MinedCheck:
         for each in members
         if each.corrected
     )
-    if wanted and not unwanted and not all(apart):  # in code: utc is not in utcnow, but yaml is in schema/a.yaml
+    if wanted and not unwanted and not all(apart):  # in code: \b finds yaml in schema/a.yaml
         return MinedCheck(kind="regex", values=(rf"\b{re.escape(wanted[0])}\b",))
     if wanted:
         return MinedCheck(kind="contains", values=wanted, unwanted=unwanted)

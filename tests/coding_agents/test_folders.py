@@ -156,7 +156,7 @@ def test_a_dockerfile_that_only_copies_everything_needs_no_docker(
 
 @pytest.mark.parametrize(
     ("broken", "told"),
-    [("task.toml", "has no task.toml"), ("tests/test.sh", "has no tests/test.sh"), ("instruction.md", "holds no task")],
+    [("task.toml", "has no task.toml"), ("tests/test.sh", "has no tests/test.sh"), ("instruction.md", "has no task;")],
 )
 def test_a_folder_that_is_no_task_is_refused(tmp_path: Path, broken: str, told: str) -> None:
     folder = tasks(tmp_path)

@@ -119,7 +119,7 @@ def test_of_two_adopts_at_once_one_waits_for_nobody_and_says_so(proposal: Path) 
 
 def test_a_proposal_with_a_path_that_leads_out_or_another_text_is_refused(proposal: Path) -> None:
     (proposal / "new" / "SKILL.md").write_text("not what was proposed\n")
-    with pytest.raises(UserError, match="is not the file that was proposed"):
+    with pytest.raises(UserError, match="has changed since it was proposed"):
         adoption.adopt(proposal)
     text = (proposal / "proposal.json").read_text().replace("references/b.md", "../../b.md")
     (proposal / "proposal.json").write_text(text)

@@ -1,4 +1,4 @@
-"""A small deterministic world that plays both target and optimizer, for tests, demos and fault drills.
+"""A small deterministic world with simulated models as target and optimizer, for tests, demos and tests of faults.
 
 Tasks ask for the secret codes of topics. The target knows no code: it follows rules such as "For maple, answer KX-42."
 in the skill, and in a package's references that SKILL.md names. The optimizer reads failures and states the missing

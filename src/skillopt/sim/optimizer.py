@@ -202,7 +202,7 @@ def _reflect(prompt: str, most: int, options: SimOptions, key: str) -> SimReply:
     patterns = patterns_of(edits, "not stated")
     if options.opposites:
         edits = [*_opposites(prompt, skill), *edits]
-    if not options.paraphrase:  # an optimizer that says everything three times ignores limits, too
+    if not options.paraphrase:  # with `paraphrase`, the optimizer also ignores the limit
         most = min(most, _allowed(prompt))
     job = f"Give the code of each topic: {', '.join(sorted(wanted))}."
     findings: list[SimFinding] = [

@@ -31,8 +31,8 @@ class SimServer:
         self.app.router.add_get("/stats", self._stats)
 
     async def start(self, port: int = 0) -> tuple[web.AppRunner, int]:
-        """Listen on 127.0.0.1; port 0 chooses a free port. Returns the port, and the runner, which the caller cleans
-        up."""
+        """Listen on 127.0.0.1; port 0 chooses a free port. Return the runner, which the caller cleans up, and the
+        port."""
         runner = web.AppRunner(self.app, handle_signals=False, handler_cancellation=True, shutdown_timeout=1)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", port)

@@ -106,7 +106,7 @@ class AlfWorld:
         return textworld.start(path, infos, wrappers=[AlfredDemangler(shuffle=False)])
 
     def build(self, recipe: Recipe, path: Path) -> JsonObject:
-        """Write game.tw-pddl and traj_data.json. The planner must find a way to win, unless the recipe says no plan."""
+        """Write game.tw-pddl and traj_data.json. If the recipe asks for a plan, a planner must find a way to win."""
         from skillopt_benchmarks.games.alfworld_games import make_game
 
         made = make_game(str(recipe["task"]), int(recipe["seed"]))
