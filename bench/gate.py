@@ -1,4 +1,4 @@
-"""Measure how often the gates accept a useless candidate, how often they accept a better one, and the rollouts.
+"""Measure how often the gates accept useless and better candidates, and how many rollouts they need.
 
     python bench/gate.py            # the tables of bench/gate_tables.md; about half an hour
     python bench/gate.py --trials 100

@@ -74,7 +74,7 @@ class Recording:
         return cls(head=head, replies=replies, stages=stages)
 
     def model(self, role: str, *, exact: bool = False) -> Replayed:
-        """Return a model that gives the recorded replies of a role. `exact`: only to exactly the recorded requests."""
+        """Return a model that gives a role's recorded replies. With `exact`, only to exactly the recorded requests."""
         known = self.head["models"].get(role)
         if known is None:
             raise UserError(f"the recording of {self.head['cell']} has no {role}")

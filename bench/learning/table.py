@@ -104,7 +104,7 @@ def _compared(groups: dict[Group, list[CellResult]]) -> str:
 
 
 def _mechanisms(groups: dict[Group, list[CellResult]]) -> str:
-    """Return the table with the loss without each mechanism, compared with the whole training of the same seeds."""
+    """Return the table of trainings without one mechanism, compared with whole trainings of the same seeds."""
     rows: list[str] = []
     for (name, target, optimizer, method), whole in groups.items():
         if method != "ours":

@@ -44,7 +44,7 @@ def read_manifest(path: Path) -> dict[str, list[str]]:
 def select_items(
     ids_by_split: Mapping[str, Sequence[str]], items: Iterable[Item], path: Path, how: str
 ) -> dict[str, list[Item]]:
-    """Return the items that the manifest names, in its order. Raise UserError if no item has one of its ids."""
+    """Return the items that the manifest names, in its order. Raise UserError if an id belongs to no item."""
     by_id: dict[str, Item] = {}
     for item in items:
         by_id.setdefault(item.id, item)

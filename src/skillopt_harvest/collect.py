@@ -172,7 +172,7 @@ def selected_files(selection: SourceSelection) -> list[Path]:
 
 
 def _inside(root: Path, pattern: str) -> Iterator[Path]:
-    """Yield the files that match the pattern. Files behind a link in the pattern's fixed folder are left out."""
+    """Yield the files that match the pattern, without linked files and without files in linked folders."""
     fixed, _, rest = f"./{pattern}".partition("*")
     base = root / fixed.rpartition("/")[0]
     top = base.resolve()

@@ -97,8 +97,8 @@ def correction_at(session: AgentSession, number: int) -> Correction | None:
 
 
 def without_copies(corrections: Iterable[Correction]) -> list[Correction]:
-    """Return the corrections without copies. An agent that resumes or forks a session copies its turns: equal words on
-    equal work at the same time, or in a fork, are copies."""
+    """Return the corrections without copies, which exist if an agent resumes or forks a session. Two corrections with
+    the same words and work are copies if they have the same time or one is in a fork."""
     seen: set[tuple[str, ...]] = set()
     kept = {}
     for each in sorted(corrections, key=lambda each: each.forked):
@@ -212,8 +212,8 @@ def _typical(members: Sequence[Correction]) -> Correction:
 
 
 def written_check(members: Sequence[Correction]) -> MinedCheck:
-    """Return a check for words that nearly all corrected answers have and no rejected answer has, and against words
-    with the reverse. If there are no such words, the corrections become a rubric for the judge."""
+    """Return a check that requires words of nearly all corrected answers that no rejected answer has, and forbids words
+    of rejected answers in the same way. Without such words, the corrections become a rubric for the judge."""
     pairs = [(_tokens(each.rejected), _tokens(each.corrected)) for each in members if each.corrected]
     wanted = _telling([after for _, after in pairs], [before for before, _ in pairs])
     unwanted = _telling([before for before, _ in pairs], [after for _, after in pairs])

@@ -73,7 +73,7 @@ PLACEHOLDER = re.compile(r"\[(?:private key|password|key|e-mail)\]")
 
 
 def _is_random(text: str) -> bool:
-    """Return True if the text contains a run as in keys: long hexadecimal, or letters and digits in turn."""
+    """Return True if a part of the text looks like a key: long hexadecimal, or letters and digits in turn."""
     runs = _RUN.findall(text)
     changes = (sum(a.isdigit() != b.isdigit() for a, b in pairwise(run)) for run in runs)
     return any(map(_HEX.search, runs)) or any(count >= 4 for count in changes)

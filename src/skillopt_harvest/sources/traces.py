@@ -115,7 +115,7 @@ def _value(attributes: Any, name: str) -> Any:
 
 
 def _messages(attributes: Any, names: tuple[str, ...]) -> str:
-    """Return the text of the last message in a list, in its JSON, or in keys such as `…messages.0.message.content`."""
+    """Return the last message's text. Messages are a list, its JSON, or keys such as `…messages.0.message.content`."""
     for name in names:
         value = _value(attributes, name)
         if value is not None:
