@@ -358,7 +358,7 @@ def keywords_module() -> str:
     taken = {*Config.model_fields, "agent", "analysts", "gate", "vetoes", "split"}
     parts = [KEYWORDS_INTRO]
     for table, name in _TABLES.items():
-        parts += _typed(name, f"What `{table.__name__}` takes.", dict(table.model_fields), attribute_docs(table))
+        parts += _typed(name, f"Keys of `{table.__name__}`.", dict(table.model_fields), attribute_docs(table))
     bases = []
     for section, field in Config.model_fields.items():
         model: Any = field.annotation
@@ -372,7 +372,7 @@ def keywords_module() -> str:
             base = f"Flat{name}" if fields else "TypedDict"
             parts += _typed(name, f"The section `{section}`.", apart, docs, base)
     parts.append(f"class ConfigKeys({', '.join(bases)}, total=False):")
-    parts.append('    """Every key by its name alone, and the sections."""\n')
+    parts.append('    """Every config key by its name alone, and every section."""\n')
     sections = [each for each in Config.model_fields if each not in {"env", "models", "trackers"}]
     parts += [f'    {each}: {each.title()}Keys\n    """Keys of this section, as a dict."""' for each in sections]
     text = "\n".join(parts) + "\n"

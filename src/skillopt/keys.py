@@ -130,7 +130,7 @@ def key_lines(text: str) -> list[int]:
 
 
 def without_keys(text: str, replacement: Callable[[str], str]) -> str:
-    """The text with everything that looks like a key replaced; a placeholder stays."""
+    """The text with everything that looks like a key replaced, except placeholders."""
     return _KEY.sub(lambda key: key[0] if _PLACEHOLDER.search(key[0]) else replacement(key[0]), text)
 
 

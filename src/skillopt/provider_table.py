@@ -33,7 +33,7 @@ class Provider:
     """False if the prefix alone names a model."""
 
     key_variable: str = ""
-    """The environment variable that holds the key; empty: PREFIX_API_KEY."""
+    """The environment variable that has the key; empty means PREFIX_API_KEY."""
     key_optional: bool = False
     """True if it can be called without a key."""
     url: str = ""
@@ -157,7 +157,7 @@ _ROWS = (
         deterministic=True,
         probed_roles=(),
         call_timeout=300.0,
-        max_concurrency=local_processes,  # more would only wait
+        max_concurrency=local_processes,  # more calls would only wait
         is_free=True,
     ),
     Provider(
@@ -221,7 +221,7 @@ PROVIDERS: dict[str, Provider] = {row.prefix: row for row in _ROWS}
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """The prefix of a model's name, and the rest."""
+    """Split a model's name into its provider's prefix and the rest."""
     prefix, _, model = name.partition(":")
     return prefix, model
 

@@ -32,7 +32,7 @@ def interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, 
 
 
 def wilson(successes: float, total: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Wilson's interval of a share; sensible at 0 and 1, too."""
+    """Wilson's confidence interval of a share; also valid for a share of 0 or 1."""
     z = NormalDist().inv_cdf((1 + confidence) / 2)
     share = successes / total
     centre = (share + z * z / (2 * total)) / (1 + z * z / total)

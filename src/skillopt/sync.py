@@ -113,7 +113,7 @@ class _Elsewhere(Generic[T]):
                 self.done.set_result(runner.run(self._awaited()))
             except asyncio.CancelledError:
                 self.done.set_exception(KeyboardInterrupt())
-            except BaseException as error:  # raised by the caller that waits
+            except BaseException as error:  # the waiting caller raises the error
                 self.done.set_exception(error)
 
     async def _awaited(self) -> T:

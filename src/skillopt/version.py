@@ -1,4 +1,4 @@
-"""The version and the method, in the one place that code and packaging read."""
+"""The version of SkillOpt and the number of its training method, for code and packaging."""
 
 __version__ = "0.2.0"
 METHOD = "7"

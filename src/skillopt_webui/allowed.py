@@ -58,7 +58,7 @@ def with_outputs(config: Config, folder: Path) -> Config:
 
 
 def problems(config: Config, settings: PageSettings) -> dict[str, str]:
-    """The problems of a config, by field."""
+    """The problems of a config with the page's limits, by field."""
     flat, roots, found = config.flat(), readable(settings), {}
     outside = f"is outside of {settings.reach}"
     if resolved(settings.workspace / config.env.output_root) not in settings.outputs:
@@ -113,11 +113,11 @@ def _unwritten(config: Config, settings: PageSettings) -> dict[str, str]:
     for dotted, model in models.items():
         if not any(model in (known.flat()[name] for name in _MODELS) for known in written):
             found[dotted] = (
-                "names an address as the model, which may get the provider's key; no file in the config folders does"
+                "names an address as the model, which may get the provider's key; write it into a config file first"
             )
     for dotted, address in servers.items():
         if not any(known.flat()[dotted] == address for known in written):
-            found[dotted] = "names a server that no file in the config folders names"
+            found[dotted] = "names a server that no file in the config folders names; write it into a file there first"
     return found
 
 

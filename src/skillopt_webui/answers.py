@@ -76,7 +76,7 @@ def as_json(value: BaseModel) -> str:
 
 
 class Done(Record):
-    """The answer of requests that return nothing."""
+    """The answer to a request that was done and has no result."""
 
     ok: bool = True
 
@@ -153,7 +153,7 @@ async def body(request: web.Request, model: type[B]) -> B:
 
 
 def number(text: str) -> int:
-    """A number from a path or query; anything else raises NotThereError."""
+    """Read a number from a path or query. Raises NotThereError for any other text."""
     if not text.isdecimal() or len(text) > 9:
         raise NotThereError(f"'{text[:40]}' is not a number")
     return int(text)

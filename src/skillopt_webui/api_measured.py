@@ -31,7 +31,7 @@ class MeasuredRow(Record):
     kind: str
     changed: float
     result: items.Result
-    """The record without its lists of items."""
+    """The measurement's record, without its lists of items."""
 
 
 class MeasuredList(Record):

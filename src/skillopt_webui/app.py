@@ -37,7 +37,7 @@ def greeting(settings: PageSettings) -> list[str]:
     lines.append(f"Runs: {', '.join(map(str, settings.outputs))}; configs: {configs}")
     if settings.token:
         own = settings.token == token_from_environment()
-        lines.append(f"Token: as {TOKEN_NAME} has it" if own else f"Token: {settings.token}")
+        lines.append(f"Token: the value of {TOKEN_NAME}" if own else f"Token: {settings.token}")
     if not is_loopback(settings.host):
         lines.append(
             "Others can reach this address. The connection is not encrypted: use a tunnel, or a proxy with TLS."

@@ -216,7 +216,7 @@ def _tree(text: str) -> Settings:
 
 
 def _errors(tree: Settings) -> tuple[dict[str, str], str]:
-    """Errors by field, and those that belong to no field."""
+    """The errors of a config by field, and the text of errors that belong to no field."""
     try:
         Config.parse(tree)
     except UserError as error:

@@ -148,7 +148,7 @@ class Launches:
     def start(self, kind: Kind, title: str, config: str, arguments: list[str], run: str | None = None) -> Launch:
         """Start a command; `arguments` follow `skillopt KIND --config <its own copy of the config>`."""
         folder = self._folder / f"{int(time.time() * 1000)}-{secrets.token_hex(4)}"
-        make_folder(self._folder.parent, private=True)  # other users need neither logs nor configs
+        make_folder(self._folder.parent, private=True)  # private: other users must not read logs and configs
         folder.mkdir(parents=True)
         write_atomic(folder / "config.yaml", config)
         # -P: do not import Python files from the folder

@@ -104,7 +104,7 @@ class RunIndex:
 
     def table(self) -> Experiment:
         """The table of runs, made again only when a row has changed."""
-        with self._making:  # a second request waits for what the first one reads
+        with self._making:  # a second request waits until the first has read the files
             rows = self.rows()
             if self._last and self._last[0] == rows:
                 return self._last[1]

@@ -60,7 +60,7 @@ def make_settings(
     workspace = workspace.resolve()
     if token and len(token) < 12:
         raise UserError(
-            "--token: is shorter than 12 characters, and could be guessed; leave --token out for a random token"
+            "SKILLOPT_UI_TOKEN: is shorter than 12 characters and could be guessed; set a longer token, or none"
         )
     if not token and not is_loopback(host):
         token = secrets.token_urlsafe(24)

@@ -38,7 +38,7 @@ class Figures(Record):
     calls: int
     tokens: int
     usd: float | None
-    """None if a price is unknown."""
+    """The cost in dollars; None if a price is unknown."""
     seconds: float
     steps: int
     planned: int | None
@@ -231,7 +231,7 @@ class ShownRollout(Record):
 
     rollout: Trajectory | RolloutError | None = None
     version: int | None = None
-    """The version of the skill; None for a candidate that did not become one."""
+    """The version of the skill; None for a candidate that did not become a version."""
     absent: str = ""
     """The reason why there is no trajectory. This is not an error: evaluations may keep only scores."""
 

@@ -130,7 +130,7 @@ def test_the_original_tools_options_are_understood(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "eval" / "eval_summary.json").read_text())["split"] == "val"
     done = skillopt(*measure, "--split", "all", cwd=tmp_path)
     assert done.returncode == 2
-    assert "eval --split all: is gone; one split is measured at a time" in done.stderr
+    assert "eval --split all: no longer exists; one split is measured at a time" in done.stderr
 
 
 def test_the_original_tools_keys_are_understood_or_answered(tmp_path: Path) -> None:

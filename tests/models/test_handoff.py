@@ -437,20 +437,20 @@ def test_answer_refuses_an_anchor_that_is_not_in_the_skill_and_the_letter_stays_
     for anchor in ("Give 12 for maple.", "Answer with the code alone."):
         reply.write_bytes(with_anchor(letter, anchor))
         code, out, err = run(capsys, "answer", path, "1", str(reply))
-        assert "Taken" not in out, f"'{anchor}' is not in the skill"
+        assert "Accepted" not in out, f"'{anchor}' is not in the skill"
         assert code == 2
         assert f'"{anchor}" is not in the skill' in err
         assert letter.open
     lines = "Answer with the codes alone.\n\n<skill> and </skill> are tags."
     reply.write_bytes(with_anchor(letter, lines))
     code, out, err = run(capsys, "answer", path, "1", str(reply))
-    assert (code, "Taken" in out, letter.open) == (2, False, True)
+    assert (code, "Accepted" in out, letter.open) == (2, False, True)
     assert "loses what its anchor has" in err
     value = json.loads(with_anchor(letter, lines))
     value["edits"][0]["dropped"] = [{"text": line, "reason": "not needed"} for line in lines.splitlines() if line]
     reply.write_text(json.dumps(value))
     code, out, err = run(capsys, "answer", path, "1", str(reply))
-    assert (code, "Taken" in out) == (0, True), err
+    assert (code, "Accepted" in out) == (0, True), err
 
 
 @pytest.mark.slow

@@ -69,9 +69,9 @@ def test_the_ranking_says_what_each_edit_covers_that_those_before_it_do_not() ->
     said = ranking_words(
         [row("a", ["1", "2", "3"]), row("b", ["3", "4"], new_cause=False), row("c", ["1", "4"], selected=False)]
     )
-    assert said[0] == "Taken as number 1: covers 3 failures (1, 2, 3)."
-    assert said[1].startswith("Taken as number 2: covers 1 failure that no edit before it covers (4); 1 of its 2")
+    assert said[0] == "Selected as number 1: covers 3 failures (1, 2, 3)."
+    assert said[1].startswith("Selected as number 2: covers 1 failure that no edit before it covers (4); 1 of its 2")
     assert "cited by edit 1 already" in said[1]
     assert "same cause" in said[1]
-    assert said[2].startswith("Not taken (clipped at 2): covers only failures that edits before it cover already")
+    assert said[2].startswith("Not selected (clipped at 2): covers only failures that edits before it cover already")
     assert "edits 1, 2 already" in said[2]

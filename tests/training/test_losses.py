@@ -231,9 +231,9 @@ def test_the_report_counts_the_lines_that_accepted_edits_took_out_with_their_rea
     assert write_report(run).lines_lost == 1
     text = (run.root / "report.md").read_text()
     assert "Accepted edits removed 1 line." in text
-    assert "takes out “For maple, answer ZM-73.”: maple \\<is\\> gone" in text
+    assert "removes “For maple, answer ZM-73.”: maple \\<is\\> gone" in text
     page = (run.root / "report.html").read_text()
-    assert "Takes out “For maple, answer ZM-73.”: maple &lt;is&gt; gone" in page
+    assert "Removes “For maple, answer ZM-73.”: maple &lt;is&gt; gone" in page
     logged = [entry.edit for entry in run.patch_log.entries() if entry.edit.dropped]
     assert [edit.dropped[0].reason for edit in logged] == ["maple <is> gone"]
     assert read_json(run.history)[0]["edits"]["dropped"] == {}

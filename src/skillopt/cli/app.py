@@ -1,4 +1,4 @@
-"""Shared by all commands: the app, common options, and the handling of errors."""
+"""What all commands share: the app, common options, and the handling of errors."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Grouped(TyperGroup):
             option = word.partition("=")[0]
             for name in (option, f"{word} {following}", word.replace("=", " ")):
                 if instead := RETIRED.get((args[0], name)):
-                    raise UserError(f"{args[0]} {name}: is gone; {instead}")
+                    raise UserError(f"{args[0]} {name}: no longer exists; {instead}")
         return super().resolve_command(ctx, [args[0], *_renamed(args[0], args[1:])])
 
     def list_commands(self, ctx: Any) -> list[str]:

@@ -53,7 +53,7 @@ def answer(
     box = box_of(run)
     box.letter(number)
     letter = hand_in(box, number, _data(file))
-    say(f"Taken: {letter.reply} ({_left(box)})")
+    say(f"Accepted: {letter.reply} ({_left(box)})")
 
 
 def _data(file: str) -> bytes:

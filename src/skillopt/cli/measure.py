@@ -119,7 +119,7 @@ def config_of(run: Path, overrides: list[str] | None, max_calls: int | None, com
     limit = [f"budget.max_calls={max_calls}"] * (max_calls is not None)
     config = Config.load(directory.config_yaml, [*(overrides or []), *limit])
     own = Config.load(directory.config_yaml)
-    if provider_of(own.models.target_model).is_function:  # a function was passed in; a command finds it by its file
+    if provider_of(own.models.target_model).is_function:  # the run got a function; the command names its file instead
         own = own.with_values({"env.agent": config.env.agent})
     if own.env.scoring.startswith(PASSED_IN):
         own = own.with_values({"env.scoring": config.env.scoring})

@@ -93,7 +93,7 @@ def _base(place: Path, folder: Path, base: str) -> Source:
 
 
 def _repository(folder: Path, place: Path) -> Repository:
-    """The repository of the working folder; if there is none, that of the skill."""
+    """The git repository around the project's folder, or else around the skill."""
     try:
         return Repository.around(folder)
     except UserError:
@@ -107,7 +107,7 @@ def _is_skill(base: str) -> bool:
 
 
 def _shown(place: Path) -> str:
-    """The path of the main file, relative to its repository if there is one."""
+    """The path of a skill's main file; relative to its git repository, if it is in one."""
     main = main_file(place)
     try:
         return Repository.around(main.parent).inside(main)

@@ -160,7 +160,7 @@ def _ask(problem: str, download: str, command: str, name: str) -> None:
             return
     raise UserError(
         f"{problem}; run `{command}` (fetches {download}), or add --yes to this command, "
-        f"or take configs/{name}/mini.yaml"
+        f"or use configs/{name}/mini.yaml"
     )
 
 

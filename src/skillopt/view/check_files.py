@@ -50,7 +50,7 @@ def _property(text: str) -> str:
 
 
 def junit(outcomes: Sequence[CheckOutcome]) -> str:
-    """One suite per skill, with a case for the verdict and one for each item that changed."""
+    """JUnit XML: a suite for each skill, with a case for the verdict and a case for each item that changed."""
     root = ET.Element("testsuites", name="skillopt check")
     for outcome in outcomes:
         cases = list(_cases(outcome))

@@ -66,7 +66,7 @@ class StuckItem:
     skills: int
     """The number of skills that the item was measured with: versions, and candidates that a gate measured."""
     versions: tuple[int, ...]
-    """The versions among these skills."""
+    """The versions that the item was measured with."""
     pattern: str
     sign: Sign
     standing: Standing

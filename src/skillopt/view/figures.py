@@ -93,7 +93,7 @@ def main_figures(summary: Summary, best_from: str) -> list[Figure]:
 
 
 def failure_kinds(record: StepRecord) -> str:
-    """Kinds of failure in a step's batch, for a table's cell."""
+    """The kinds of failures in a step's batch with their counts, as one text."""
     return ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in record.failure_kinds.items())
 
 
@@ -105,7 +105,7 @@ merged and conflicts set aside; selected: within the learning rate; applied: in 
 
 
 def funnel(history: Iterable[StepRecord]) -> dict[str, int]:
-    """The edits of some steps, stage by stage."""
+    """The number of edits of some steps that reached each stage."""
     totals = dict.fromkeys(STAGES, 0)
     for edits in (record.edits for record in history):
         usable = edits.proposed - sum(edits.dropped.values())
@@ -195,6 +195,6 @@ def stage_seconds(summary: Summary) -> dict[str, float]:
 
 
 def total_usd(summary: Summary) -> float | None:
-    """The sum over all roles; None if a price is unknown."""
+    """The dollars that all roles cost together; None if a price is unknown."""
     costs = [summary.cost_usd.of(role) for role in summary.calls.roles]
     return None if None in costs else sum(usd or 0.0 for usd in costs)

@@ -30,14 +30,14 @@ _STAGES = {
 
 @contextmanager
 def live_display(console: Console) -> Iterator[View]:
-    """Three lines at the bottom of the terminal; they disappear when the block ends."""
+    """Show a live display, three lines at the bottom of the terminal, until the block ends."""
     view = View()
     with Live(console=console, get_renderable=view.render, refresh_per_second=4, transient=True):
         yield view
 
 
 class View:
-    """The state of the run, from its events, and its display."""
+    """Collects the state of a run from its events, and draws the live display."""
 
     def __init__(self) -> None:
         self._begin()
@@ -121,7 +121,7 @@ def _of_minutes(pair: Sequence[float | None] | None) -> str:
 
 
 def sparkline(values: Sequence[float], width: int = 40) -> str:
-    """The last scores as bars, between the lowest and the highest."""
+    """The last scores as bars, scaled between the lowest and the highest score."""
     shown = values[-width:]
     low, high = min(shown), max(*shown, min(shown) + 0.1)
     return "".join(_BARS[round((value - low) / (high - low) * (len(_BARS) - 1))] for value in shown)

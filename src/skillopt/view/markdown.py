@@ -108,5 +108,5 @@ def _change(change: Change) -> str:
         words = plain(f"{edit.id}{where(edit)}: {clipped(edit.text or edit.anchor, 240)}")
         lines.append(f"  - {edit.op} {words}")
         for line, reason in lines_lost(entry).items():
-            lines.append(f"    - takes out “{plain(clipped(line, 240))}”: {plain(clipped(reason or 'no reason', 240))}")
+            lines.append(f"    - removes “{plain(clipped(line, 240))}”: {plain(clipped(reason or 'no reason', 240))}")
     return "\n".join(lines)

@@ -22,11 +22,11 @@ VERDICTS = {
     "together": "not clear alone",
 }
 _TEXT = 41
-"""The most characters of a part that a line shows."""
+"""The most characters of a part's text in a line."""
 
 
 def ablation_table(result: Ablation) -> list[str]:
-    """The parts in the order of their worth, the best first."""
+    """A table of the ablated parts, in the order of their worth, the best first."""
     rows = []
     for row in result.rows:
         low, high = row.interval or (0.0, 0.0)
@@ -66,7 +66,7 @@ def ablation_lines(result: Ablation) -> Iterator[str]:
 
 
 def pruning_lines(result: Pruning) -> Iterator[str]:
-    """Each shorter skill that was measured, and the rules that were removed."""
+    """Lines on each shorter skill that was measured, and on the rules that were removed or put back."""
     for number, trial in enumerate(result.trials, 1):
         low, high = trial.difference_interval or (0.0, 0.0)
         yield (
@@ -80,7 +80,7 @@ def pruning_lines(result: Pruning) -> Iterator[str]:
 
 
 def routing_table(matrix: Confusion) -> list[str]:
-    """The confusion matrix: a row for each expected skill, a column for each loaded one."""
+    """The confusion matrix as a table: a row for each expected skill, a column for each loaded skill."""
     return table_lines(("request for \\ loaded", *matrix.names), matrix.table())
 
 
@@ -131,7 +131,7 @@ def evaluation_lines(summary: EvalSummary) -> Iterator[str]:
 
 
 def comparison_table(result: Comparison) -> list[str]:
-    """Both skills, each with its file; the file of a run's skill names the run."""
+    """A table of both skills: score, tokens, name and file; the file of a run's skill names the run."""
     rows = [
         (ranged(side.score, side.interval), str(side.tokens), side.name, side.path) for side in (result.a, result.b)
     ]
@@ -140,7 +140,7 @@ def comparison_table(result: Comparison) -> list[str]:
 
 
 def comparison_lines(result: Comparison) -> list[str]:
-    """The paired test in words, then the items."""
+    """Lines with the paired test in words, then with the items."""
     a, b = result.a.name, result.b.name
     samples = counted(result.repeats, "sample")
     lines = [
@@ -240,7 +240,7 @@ def probe_plan_line(plan: ProbePlan) -> str:
 
 
 def probe_lines(result: Probe) -> Iterator[str]:
-    """The finding first, then the evidence."""
+    """Lines with the result of a probe, then with its evidence."""
     yield result.sentence
     yield f"Target {result.target}; {len(result.items)} training tasks of {result.benchmark}, {result.samples} samples"
     rows = [("pass@1", f"{result.pass_1:.2f}")]

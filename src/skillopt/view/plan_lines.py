@@ -48,7 +48,7 @@ def beside_lines(plan: PlanFigures) -> list[str]:
 
 
 def planned_rows(plan: PlanFigures) -> list[tuple[str, str, str]]:
-    """Name, likely value with its range, and real figure, for a table."""
+    """The rows of a table: name, likely value with its range, real figure."""
     rows = [("steps", f"{plan.steps.planned}", f"{plan.steps.real}")]
     for what, figures in (("calls", plan.calls), ("tokens", plan.tokens)):
         for role in figures.roles:

@@ -33,8 +33,8 @@ def _words(rank: int, row: Ranked, new: Sequence[str], again: Sequence[str], cov
         parts.append("an edit before it answers the same cause, so it counts a quarter")
     words = "; ".join(parts)
     if row.selected:
-        return f"Taken as number {rank}: {words}."
-    return f"Not taken ({row.reason.partition(', ')[2]}): {words}."
+        return f"Selected as number {rank}: {words}."
+    return f"Not selected ({row.reason.partition(', ')[2]}): {words}."
 
 
 def _covers(new: Sequence[str], others: bool) -> str:

@@ -51,7 +51,7 @@ def trace_lines(trace: Trace) -> list[str]:
     if score.feedback:
         lines.append(f"feedback: {score.feedback}")
     if trace.opened:
-        lines.append(f"opened of the package: {', '.join(trace.opened)}")
+        lines.append(f"opened files of the package: {', '.join(trace.opened)}")
     for message in trace.messages:
         content = message.get("content", f"(the skill, {str(message.get('skill', ''))[:12]})")
         text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)

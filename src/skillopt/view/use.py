@@ -46,7 +46,7 @@ def skill_in_use(run: Run, summary: Summary, history: Sequence[StepRecord]) -> S
     config = run.config
     price = price_of(config.models.target_model, config.budget.prices)
     test = {name: _kept(run, f"test_{name}") for name in ("initial", "best")}
-    test["best"] = test["best"] or test["initial"]  # nothing was accepted
+    test["best"] = test["best"] or test["initial"]  # if no edit was accepted
     return SkillInUse(
         versions=tuple(versions_in_use(run, summary, history)),
         initial=use_of(test["initial"], price),

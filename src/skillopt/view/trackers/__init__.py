@@ -42,7 +42,7 @@ def check_trackers(settings: TrackersConfig) -> None:
 def _importable(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # the package above it is not here either
+    except ModuleNotFoundError:  # its parent package is not installed either
         return False
 
 
