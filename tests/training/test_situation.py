@@ -68,8 +68,14 @@ FRAME = OptimizerContext()
 def test_the_advice_fits_what_the_batch_shows(
     batch: list[Trajectory], skill: Skill, initial: float | None, advice: list[str]
 ) -> None:
-    chosen = advice_for(skill, replace(FRAME, initial=initial), batch)
+    chosen = advice_for(skill, replace(FRAME, initial=initial, validation=0.9), batch)
     assert chosen == tuple(f"reflect_{name}" for name in advice)
+
+
+def test_a_good_batch_alone_does_not_show_that_the_target_follows_the_skill() -> None:
+    batch = [*(trajectory(n, hard=1, output="red", answers=("red",)) for n in range(9)), trajectory(9, output="blue")]
+    parts = [advice_for(Skill("Name the colour."), replace(FRAME, validation=v), batch)[0] for v in (0.6, 0.9)]
+    assert parts == ["reflect_imitator", "reflect_competent"]
 
 
 def test_every_part_stands_in_the_prompt_that_it_is_chosen_for_and_in_no_other() -> None:

@@ -84,7 +84,8 @@ def optimizer_context(state: State, rate: float, ctx: Context, batch: Sequence[I
     if edits > 2 and examples:
         edits -= 1  # one edit is reserved for worked examples from the data
     measured = ctx.step > 1 and state.score is not None
-    never = never_solved(ctx) if batch else {}
+    since = _first_accepted(state) + 1
+    never = never_solved(since, ctx) if batch else {}
     ids = {item.id for item in batch}
     return OptimizerContext(
         step=ctx.step if batch else 0,
@@ -102,7 +103,7 @@ def optimizer_context(state: State, rate: float, ctx: Context, batch: Sequence[I
         choices=choices_of(item.answer for item in ctx.env.items("train")) if batch else None,
         others=other_tasks({*state.set_aside, *(item.id for item in batch)}, ctx, never) if batch else (),
         never_solved=never,
-        earlier=earlier_outcomes(ids, _first_accepted(state) + 1, ctx) if batch else {},
+        earlier=earlier_outcomes(ids, since, ctx) if batch else {},
         findings=tuple(state.findings),
         guidance_gate="" if batch else ctx.config.optimizer.slow_update_gate,
     )
@@ -119,10 +120,11 @@ def _first_accepted(state: State) -> int:
     return next((tried.step for tried in state.tried if tried.verdict == "accept"), 0)
 
 
-def never_solved(ctx: Context) -> dict[str, int]:
-    """The ids of training tasks that no recent step solved, each with the number of steps that tried it."""
+def never_solved(since: int, ctx: Context) -> dict[str, int]:
+    """The ids of training tasks that no recent step solved, from step `since` on, each with the number of steps that
+    tried it."""
     run, tried, solved = Run(ctx.run), Counter[str](), set[str]()
-    for step in range(max(1, ctx.step - MOST_READ), ctx.step):
+    for step in range(max(since, ctx.step - MOST_READ), ctx.step):
         scores = run.batch(step).items
         tried.update(scores.keys())
         solved.update(item for item, score in scores.items() if score.hard >= 1)
@@ -235,6 +237,8 @@ def _fates(work: StepWork, pending: Collection[str]) -> Iterator[TriedEdit]:
             continue
         reason = taken_out.get(row.edit.id) or ("left out of the best candidate" if row.selected else row.reason)
         yield _fate(row.edit, f"not tried: {reason}")
+    if (form := work.short_form) and not form.accepted:
+        yield TriedEdit(op="add", text=form.text, fate=f"minimal remedy, tried alone: at most {form.at_most:.2f}, not better")
     for conflict in work.pool.conflicts:
         for side, edit in conflict.sides.items():
             if side != conflict.applied:
@@ -262,7 +266,7 @@ MOST_PROBED = 4
 async def probe_rejected(work: StepWork, ctx: Context) -> list[Trajectory]:
     """Do a few failed tasks of the batch with the rejected candidate, or with the complete remedy if it lost to the
     minimal remedy. Empty if no later request would show the results."""
-    read = any(analyst.needs_optimizer for analyst in ctx.analysts) and ctx.step < ctx.steps
+    read = any(analyst.needs_optimizer for analyst in ctx.analysts)
     edits = work.credited.beaten or (work.candidate.applied if work.verdict.decision == "reject" else ())
     if not read or not edits:
         return []

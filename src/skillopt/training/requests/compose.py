@@ -4,6 +4,7 @@ it."""
 from __future__ import annotations
 
 import difflib
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from statistics import mean
@@ -54,6 +55,7 @@ FEW_ANSWERS = 4
 """The number of possible answers up to which guessing solves many tasks."""
 FEW_TOKENS = 10
 """A skill that has grown by this factor counts as new rather than changed."""
+_ABOUT_BLOCK = re.compile(r"^- <(\w+)> .*\n(?:  .*\n)*", re.MULTILINE)
 _METRICS = {
     "hard": " (hard: the share that is solved)",
     "soft": " (soft: the mean partial credit)",
@@ -205,7 +207,12 @@ def contrast(passes: Sequence[Trajectory]) -> list[Trajectory]:
 
 
 def _request(prompt: str, *parts: str) -> list[Message]:
+    """A request. List items of the prompt that begin with a block's tag are left out if the request has no such
+    block."""
     user = "\n\n".join(part for part in parts if part)
+    absent = [match for match in _ABOUT_BLOCK.finditer(prompt) if f"<{match[1]}>" not in user]
+    for match in reversed(absent):
+        prompt = prompt[: match.start()] + prompt[match.end() :]
     return [{"role": "system", "content": prompt}, {"role": "user", "content": user or "(nothing)"}]
 
 

@@ -49,12 +49,13 @@ def advice_for(skill: Skill, knowledge: OptimizerContext, trajectories: Sequence
 def _able(
     skill: Skill, knowledge: OptimizerContext, trajectories: Sequence[Trajectory], unseen: Sequence[Trajectory]
 ) -> bool:
-    """True if the target solved most tasks with the initial skill, well above chance, or solves nearly all tasks that
-    are not examples in the current skill."""
+    """True if the target solved most tasks with the initial skill, well above chance, or solves nearly all
+    validation tasks and nearly all tasks of the batch that are not examples in the current skill."""
     start = knowledge.initial
     if start is None and not skill.shown.text.strip():
         start = mean(t.score.soft for t in trajectories)
     different = len({t.answers[0] for t in trajectories if t.answers})
     chance = 1 / different if different and knowledge.choices_in(trajectories) else 0.0
     able = start is not None and start >= MOST + chance / 2
-    return able or bool(skill.shown.text.strip() and unseen and mean(t.score.hard for t in unseen) >= GOOD)
+    follows = bool(skill.shown.text.strip() and unseen) and knowledge.validation is not None
+    return able or (follows and min(knowledge.validation or 0.0, mean(t.score.hard for t in unseen)) >= GOOD)
