@@ -238,7 +238,9 @@ def _fates(work: StepWork, pending: Collection[str]) -> Iterator[TriedEdit]:
         reason = taken_out.get(row.edit.id) or ("left out of the best candidate" if row.selected else row.reason)
         yield _fate(row.edit, f"not tried: {reason}")
     if (form := work.short_form) and not form.accepted:
-        yield TriedEdit(op="add", text=form.text, fate=f"minimal remedy, tried alone: at most {form.at_most:.2f}, not better")
+        yield TriedEdit(
+            op="add", text=form.text, fate=f"minimal remedy, tried alone: at most {form.at_most:.2f}, not better"
+        )
     for conflict in work.pool.conflicts:
         for side, edit in conflict.sides.items():
             if side != conflict.applied:
