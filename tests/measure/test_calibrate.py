@@ -122,7 +122,7 @@ def test_answers_of_one_grade_a_rubric_without_criteria_and_an_endless_top_are_r
     for more, said in {
         "env.scoring_options={rubric: []}": "env.scoring_options.rubric.list: Tuple should have at least 1 item",
         "env.scoring_options={rubric: [{criterion: x, weight: 0}]}": "rubric.list.0.weight: Input should be greater",
-        "--top=inf": "--top: inf is not the best grade",
+        "--top=inf": "--top: inf is not a finite number",
     }.items():
         done = skillopt("judge", "calibrate", "--config", "config.yaml", "--graded", "graded.jsonl", more, cwd=tmp_path)
         assert (done.returncode, said in done.stderr) == (2, True), done.stderr

@@ -1,6 +1,6 @@
-"""Ablation: what each rule of a skill is worth. The score with it minus the score without it, on the validation split.
+"""Measures the worth of each rule of a skill: the validation score with the rule minus the score without the rule.
 
-It measures and reports; it never changes a skill.
+An ablation only measures and reports. It never changes a skill.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from skillopt.training.context import Context
 from skillopt.training.rollout import all_measured, require_few, roll_out_one
 
 NOISY_REPEATS = 3
-"""Samples of each item if the target is noisy and nobody says how many."""
+"""The default number of samples of each item if the target is noisy."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class Unit:
     without: Skill
     lines: tuple[int, int] | None = None
     file: str = FILE
-    """The part's file in the package."""
+    """The file of the package that contains the rule."""
 
 
 async def ablate(
@@ -50,14 +50,14 @@ async def ablate(
     models: dict[str, ChatModel] | None = None,
     listeners: Sequence[Listener] = (),
 ) -> Ablation:
-    """Measure the best version, and that version without each of its rules. Results are kept, also if a budget ends the
-    ablation: the same call again measures only what is missing. The ablation has its own journal and its own count for
-    the budget.
+    """Measure the best version, and that version without each of its rules. Results are stored, also if a budget ends
+    the ablation; the same call again measures only what is missing. The ablation has its own journal and its own count
+    for the budget.
     """
     skill, version = best_version(run)
     units = list(units_of(skill))
     if not units:
-        raise UserError(f"{run.root}: the best skill has no rule that could be left out")
+        raise UserError(f"{run.root}: the best skill has no rule that could be left out; there is nothing to measure")
     async with measuring_session(config, run.ablation, env=env, models=models, listeners=listeners) as session:
         ctx = session.ctx
         variants = _Variants(skill, ctx.env.items("val"), repeats or (NOISY_REPEATS if ctx.noisy else 1), ctx)
@@ -97,7 +97,7 @@ async def ablate(
 
 
 def best_version(run: RunDirectory) -> tuple[Skill, int]:
-    """The best skill, and its number."""
+    """The best skill, and the number of its version."""
     try:
         versions = replay(run.read_skill(0), list(run.patch_log.entries()))
     except (OSError, PatchLogError) as error:
@@ -105,12 +105,12 @@ def best_version(run: RunDirectory) -> tuple[Skill, int]:
     best = run.read_best().shown
     version = next((n for n in sorted(versions, reverse=True) if versions[n].shown.hash == best.hash), None)
     if version is None:
-        raise UserError(f"{run.best_skill}: is not one of the run's versions, so its origin is unknown")
+        raise UserError(f"{run.best_skill}: is not one of the run's versions; `skillopt verify` shows more")
     return best, version
 
 
 def units_of(skill: Skill) -> Iterator[Unit]:
-    """The rules of each file; a script is one part."""
+    """The rules of each file of a skill. A script counts as one rule."""
     for path in editable(skill, PARTS):
         document = Skill(skill.read(path) or "")
         where = "" if path == FILE else f"{path} "
@@ -134,7 +134,7 @@ def without_units(skill: Skill, units: Sequence[Unit]) -> Skill:
 
 @dataclass
 class _Variants:
-    """Measures the skill and its variants, and keeps the scores of each."""
+    """Measures a skill and its variants, and stores the scores of each."""
 
     skill: Skill
     items: Sequence[Item]
@@ -153,8 +153,8 @@ class _Variants:
             self.ctx.emit(done)
 
     async def measure_together(self, verdict: str, units: Sequence[Unit]) -> list[AblatedPart]:
-        """Leave out all rules with the same verdict at once. One by one, two rules that say the same change nothing,
-        and small effects are not clear."""
+        """Measure the skill without all rules that have this verdict. If two rules say the same, leaving out one of
+        them changes nothing, and small effects are only clear together."""
         chosen = [unit for unit in units if (row := self.row(unit)) and row.verdict == verdict]
         if len(chosen) < 2:
             return []
@@ -164,7 +164,7 @@ class _Variants:
         return [row.model_copy(update={"names": tuple(unit.name for unit in chosen)})] if row else []
 
     async def _measure(self, skill: Skill) -> None:
-        """Measure a document; one that leaves out other rules but has the same text is measured once."""
+        """Measure a skill. Variants with the same text are measured only once."""
         if skill.hash in self.values:
             return
         ctx, tag = self.ctx, f"ablate-{skill.hash[:12]}-r"
@@ -188,7 +188,7 @@ class _Variants:
         return fmean(means) if means else None
 
     def row(self, unit: Unit) -> AblatedPart | None:
-        """None if it was not measured. Items that the endpoint refused count for neither side."""
+        """The worth of a rule; None if it was not measured. Items that the endpoint refused do not count."""
         with_it, without = self.values.get(self.skill.hash), self.values.get(unit.without.hash)
         if with_it is None or without is None:
             return None
@@ -212,7 +212,7 @@ class _Variants:
 
 
 def _ranked(rows: Sequence[AblatedPart], together: Sequence[AblatedPart]) -> tuple[AblatedPart, ...]:
-    """The parts, the most valuable first; parts that only matter together get that verdict."""
+    """The parts, the most valuable first. Parts that matter only together get the verdict `together`."""
     names = {name for group in together if group.verdict == "earns" for name in group.names or ()}
     named = [row.model_copy(update={"verdict": "together"}) if row.name in names else row for row in rows]
     return tuple(sorted(named, key=lambda row: (-row.worth, row.tokens, row.name)))

@@ -1,4 +1,4 @@
-"""Checks several skills one after another and keeps the outcome of each."""
+"""Checks several skills one after another."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from skillopt.record.results import CheckResult
 from skillopt.record.source import Source
 
 _WORST_FIRST = (1, 2, 3, 4, 0)
-"""Exit codes of a check of several skills by priority: worse first, then reasons for having no verdict."""
+"""Exit codes of a check of several skills, by priority: first `worse`, then reasons why there is no verdict."""
 Measure = Callable[[], CheckResult]
 """Runs one check. Raises UserError, errors of endpoints, and Stopped."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckOutcome:
-    """One skill on one target, and the outcome."""
+    """The outcome of checking one skill with one target."""
 
     name: str
     """The skill as the user named it."""
@@ -27,22 +27,22 @@ class CheckOutcome:
     base: Source
     linted: Linted
     output_root: str = ""
-    """The config's target; empty if the skill is not run."""
+    """The config's `env.output_root`; empty if the skill is not measured."""
     status: str = ""
-    """better, no worse, worse, cannot tell; unchanged, removed, not measured (no key); stopped, error."""
+    """The outcome in a word: better, no worse, worse, cannot tell; unchanged, removed, not measured; stopped, error."""
     code: int = 0
     sentence: str = ""
     result: CheckResult | None = None
-    """None if there is no verdict."""
+    """The result of the check; None if there is no verdict."""
 
 
 def run_job(job: CheckOutcome, measure: Measure, *, always: bool, skip_without_key: bool) -> CheckOutcome:
-    """The job to its end. What stops one job does not stop the others, and never becomes a verdict.
+    """Check one skill. An error that stops this check becomes its status, not a verdict; other checks continue.
 
-    A skill with the same text as its base is not run, unless `always`.
+    A skill with the same text as its base is checked only if `always` is true.
     """
     if not job.skill.path:
-        return replace(job, status="removed", sentence="Removed: it is in the base alone, and was not run.")
+        return replace(job, status="removed", sentence="Removed: the skill is only in the base, so it was not run.")
     if not always and job.skill.skill.hash == job.base.skill.hash:
         same = job.skill.files == job.base.files
         what = "Unchanged" if same else "Only files that never belong to a package changed"

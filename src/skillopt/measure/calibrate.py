@@ -1,7 +1,7 @@
-"""`skillopt judge calibrate`: a judge against people's grades of the same answers.
+"""`skillopt judge calibrate`: compares a judge with people's grades of the same answers.
 
-Each answer is judged several times, each time with another label, to see whether the judge changes its mind.
-The first judgement is compared with the person's grade: that is what a training would have used.
+Each answer is judged several times, with a different label each time, to see whether the judge's grades vary. The
+first judgement is compared with the person's grade, because a training would have used that judgement.
 """
 
 from __future__ import annotations
@@ -41,29 +41,29 @@ from skillopt.training.judging import judge_model
 from skillopt.training.session import check_prices
 
 LEAST = 10
-"""The fewest graded answers that give a result."""
+"""The least number of graded answers for a calibration."""
 _SHOWN = 5
-"""Disagreements in the record."""
+"""The most disagreements in the record."""
 _WORDS = {"pass": 1.0, "fail": 0.0, "true": 1.0, "false": 0.0}
 
 
 @dataclass(frozen=True, kw_only=True)
 class GradedAnswer:
-    """An answer, and what a person says of it."""
+    """An answer, and a person's grade of it."""
 
     item: Item
     output: str
     grade: float
-    """From 0 to 1."""
+    """The person's grade, from 0 to 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedAnswer:
     graded: GradedAnswer
     scores: tuple[Score, ...]
-    """One for each repeat."""
+    """The judge's scores, one for each repeat."""
     samples: tuple[Judgement, ...]
-    """Of all repeats."""
+    """The judgements of all repeats."""
 
     @property
     def excess(self) -> float:
@@ -79,11 +79,11 @@ async def calibrate(
     repeats: int = 3,
     models: dict[str, ChatModel] | None = None,
 ) -> JudgeCalibration:
-    """Judge every graded answer `repeats` times, and write the record to `out`. What was paid for is in a journal below
-    env.output_root: the same command again asks only what is missing."""
+    """Judge every graded answer `repeats` times, and write the record to `out`. Replies are stored in a journal below
+    env.output_root; the same command again requests only what is missing."""
     options = judge_options(config.env)
     if options is None:
-        raise UserError("env.scoring: there is nothing to calibrate: set it to judge (docs/judge.md)")
+        raise UserError("env.scoring: there is no judge to calibrate; set env.scoring to judge (docs/judge.md)")
     answers = read_graded(graded, top, options)
     role = "judge" if config.models.judge_model else "optimizer"
     check_prices(config, [judge_model(config)])
@@ -103,9 +103,9 @@ async def calibrate(
 
 
 def read_graded(file: Path, top: float, options: JudgeOptions) -> list[GradedAnswer]:
-    """Rows with a question, an `output` and a `grade`: from 0 to `top`, pass or fail, true or false."""
+    """Read rows with a question, an `output` and a `grade` (from 0 to `top`, pass or fail, true or false)."""
     if not isfinite(top):
-        raise UserError(f"--top: {top} is not the best grade that a person can give")
+        raise UserError(f"--top: {top} is not a finite number; give the best grade that a person can give")
     answers = []
     for item in read_items(file, answers=options.form == "pairwise"):
         rubric_of(item, options)
@@ -115,11 +115,11 @@ def read_graded(file: Path, top: float, options: JudgeOptions) -> list[GradedAns
             raise UserError(f"{file}: item '{item.id}': output: is missing; it is the answer that a person graded")
         answers.append(GradedAnswer(item=item, output=output, grade=_grade(grade, top, f"{file}: item '{item.id}'")))
     if len(answers) < LEAST:
-        raise UserError(f"{file}: has {len(answers)} graded answers; {LEAST} are needed at least, 50 are good")
+        raise UserError(f"{file}: has {len(answers)} graded answers; at least {LEAST} are needed, 50 are better")
     if len({each.grade for each in answers}) == 1:
         raise UserError(
-            f"{file}: all answers have the same grade, so nothing shows whether the judge can tell good ones from bad "
-            "ones; add answers that people grade otherwise"
+            f"{file}: all answers have the same grade, so they cannot show whether the judge tells good answers from "
+            "bad ones; add answers with other grades"
         )
     return answers
 
@@ -134,8 +134,8 @@ def _grade(value: object, top: float, where: str) -> float:
         share = -1.0
     if not 0 <= share <= 1:
         raise UserError(
-            f"{where}: grade: {value!r} is not from 0 to {top:g}, pass or fail; if people gave other points, name the "
-            "best with --top"
+            f"{where}: grade: {value!r} is not from 0 to {top:g}, pass or fail; if people used another scale, give its "
+            "best grade with --top"
         )
     return share
 
@@ -151,7 +151,7 @@ async def _judged(caller: Caller, number: int, each: GradedAnswer, options: Judg
 
 
 class _Asker:
-    """Asks the judge. Every call has a different label, so no earlier reply is used for it."""
+    """Asks the judge. Every call has a different label, so no earlier reply is used again."""
 
     def __init__(self, caller: Caller, label: str) -> None:
         self._caller, self._label, self._asked = caller, label, 0
@@ -200,7 +200,7 @@ def calibration_record(
 
 
 def length_bias(judged: Sequence[JudgedAnswer]) -> LengthBias:
-    """The judge's excess over people, on long and on short answers."""
+    """Measure how the judge's excess over people's grades depends on the length of the answer."""
     ordered = sorted(judged, key=lambda each: (len(each.graded.output), each.graded.item.id))
     half = len(ordered) // 2
     short, long = ([each.excess for each in part] for part in (ordered[:half], ordered[len(ordered) - half :]))
@@ -216,7 +216,7 @@ def length_bias(judged: Sequence[JudgedAnswer]) -> LengthBias:
 
 
 def position_bias(samples: Sequence[Judgement]) -> PositionBias:
-    """`samples` has one grade for each answer: these are independent."""
+    """Count the pairs whose winner depends on their order. `samples` has one (independent) judgement per answer."""
     orders = [sample.preferred for sample in samples if sample.preferred]
     first, second = orders.count(("first", "first")), orders.count(("second", "second"))
     p = min(1.0, 2 * sign_test(max(first, second), min(first, second)))
@@ -224,9 +224,9 @@ def position_bias(samples: Sequence[Judgement]) -> PositionBias:
 
 
 def verdict_of(record: JudgeCalibration) -> str:
-    """One or two sentences: how well the judge agrees with people, and its biases."""
+    """One or two sentences on the judge's agreement with people and its biases."""
     low, high = wilson(record.agreement * record.items, record.items)
-    word = "no kappa: both say the same of every answer" if record.kappa is None else f"kappa {record.kappa:.2f}"
+    word = "no kappa, as both grade all answers the same" if record.kappa is None else f"kappa {record.kappa:.2f}"
     text = f"{record.model} agrees with people on {record.agreement:.0%} of {record.items} answers (95 % interval: "
     text += f"{low:.2f} to {high:.2f}); {word}."
     if record.biases:

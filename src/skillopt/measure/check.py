@@ -1,4 +1,4 @@
-"""Two skills on the same items: is one better than the other (check), and which is better (measure/compare.py)?"""
+"""Measures two skills on the same items, for `skillopt check` and `skillopt compare`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SIDES: dict[Side, str] = {"current": "base", "candidate": "skill"}
 
 @dataclass(frozen=True, kw_only=True)
 class PairMeasurement:
-    """Both skills at the end of their rollouts."""
+    """The measurement of two skills after all rollouts."""
 
     session: MeasuringSession
     trial: Trial
@@ -42,7 +42,7 @@ class PairMeasurement:
     samples: list[Sample]
     refused: dict[str, dict[str, str]]
     spent: Spent
-    """This session's part of what all sessions in the folder paid."""
+    """The cost of this session, without earlier sessions in the same folder."""
 
 
 async def check(
@@ -53,8 +53,8 @@ async def check(
     models: dict[str, ChatModel] | None = None,
     listeners: Sequence[Listener] = (),
 ) -> CheckResult:
-    """The verdict with its evidence, also written to `check.json`. Rollouts of an earlier check are not paid for
-    again."""
+    """Check a skill against another, and write the verdict with its evidence to `check.json`. Rollouts of an earlier
+    check are not paid for again."""
     async with both_measured(config, question, env=env, models=models, listeners=listeners) as done:
         session, trial = done.session, done.trial
         result = check_result(
@@ -76,13 +76,13 @@ async def both_measured(
     models: dict[str, ChatModel] | None = None,
     listeners: Sequence[Listener] = (),
 ) -> AsyncIterator[PairMeasurement]:
-    """Rolls out both skills until the verdict is sure, or as often as the question says."""
+    """Roll out both skills until the verdict is sure, or as many times as the question says."""
     check_split(question.split)
     kind = "comparisons" if question.repeats else "checks"
     root = Path(config.env.output_root) / kind
 
     def folder(env: Env) -> Path:
-        """The folder of a question; each question has its own."""
+        """The folder of the question. Each question has its own folder."""
         identity = {
             "config": config.identity(),
             "data": data_hash(env),
@@ -108,7 +108,7 @@ async def both_measured(
 async def measure_pair(
     session: MeasuringSession, question: Question, usage: UsageLog, *, alpha: float
 ) -> PairMeasurement:
-    """Both skills of a question, in an open session."""
+    """Measure both skills of a question in an open session."""
     ctx, config = session.ctx, session.ctx.config
     check_prices(config, [config.role(role).model for role in measuring_roles(config, ctx.env)])
     items = _chosen(in_order(ctx.env.items(question.split), config.train.seed), question)
@@ -142,7 +142,7 @@ def _chosen(items: list[Item], question: Question) -> list[Item]:
 
 
 def in_order(items: Sequence[Item], seed: int) -> list[Item]:
-    """A random order that is always the same: items keep their order when others are added."""
+    """The items in a random order that depends only on the seed. Items keep their order if other items are added."""
     return sorted(items, key=lambda item: hashlib.sha256(f"check/{seed}/{item.id}".encode()).digest())
 
 
@@ -156,7 +156,7 @@ class _Bench:
     usage: UsageLog
     samples: list[Sample] = field(default_factory=list)
     refused: dict[str, dict[str, str]] = field(default_factory=lambda: {"base": {}, "skill": {}})
-    """Why the endpoint refused an item, by side and item."""
+    """The reason why the endpoint refused an item, by side and item."""
 
     async def verdict(self, trial: Trial) -> CheckWord:
         if self.question.same_text and not self.question.repeats:
@@ -186,8 +186,8 @@ class _Bench:
         return values
 
     async def _one(self, ask: Ask, number: int) -> Trajectory | RolloutError:
-        """The label names the side and the sample: a skill that was lucky when it was checked is measured afresh when
-        it has become the base."""
+        """Roll out one item. The label names the side, so a skill that was lucky in its check is measured again when
+        it is the base."""
         item = self.items[ask.item_id]
         return await roll_out_one(self._skill(ask), item, self.ctx, tag=self._tag(ask), number=number, stage="check")
 
@@ -203,7 +203,7 @@ class _Bench:
 
 
 def since(before: Spent, after: Spent) -> Spent:
-    """The cost between two counts of the same folder."""
+    """The cost between two counts of the costs of a folder."""
     usd = None if before.usd is None or after.usd is None else after.usd - before.usd
     calls, tokens = after.calls - before.calls, after.tokens - before.tokens
     return after.model_copy(update={"calls": calls, "tokens": tokens, "usd": usd})

@@ -1,4 +1,4 @@
-"""The result of a check: verdict, scores, the cost of each side, and the items that changed."""
+"""Makes the result of a check: verdict, scores, the cost of each side, and the items that changed."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ from skillopt.tasks.base import Env, Trajectory
 
 SIDES = ("base", "skill")
 MARGIN = 0.05
-"""How much lower a skill may score and still be no worse, unless the user says otherwise."""
+"""The default margin: how much lower a skill may score and still be no worse."""
 EXIT = {"better": 0, "no worse": 0, "worse": 1, "cannot tell": 4}
 
 
 @dataclass(frozen=True, kw_only=True)
 class SkillVersion:
-    """A skill that is measured, with its name and version for people."""
+    """A skill that is measured, with its path and version in words."""
 
     skill: Skill
     path: str
-    """Empty for no skill, and for one that is not in a file."""
+    """The path of the skill; empty for no skill, and for a skill that is not in a file."""
     where: str
-    """Which version: `the working tree`, `origin/main (1a2b3c4)`, `no skill`, `best`."""
+    """The version in words: `the working tree`, `origin/main (1a2b3c4)`, `no skill` or `best`."""
 
     @classmethod
     def of(cls, source: Source) -> SkillVersion:
@@ -63,10 +63,10 @@ class Question:
     margin: float = MARGIN
     split: str = "val"
     only: tuple[str, ...] = ()
-    """Items by id; empty for all."""
+    """The ids of the items to measure; empty for all items."""
     max_items: int | None = None
     repeats: int | None = None
-    """For a comparison: how often both skills do every item, without an early end."""
+    """The number of times that both skills do every item, in a comparison; None for a check, which may end early."""
 
     @property
     def same_text(self) -> bool:
@@ -75,7 +75,7 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """One rollout of one side, and its usage."""
+    """One rollout with one of the two skills, and its usage."""
 
     side: str
     trajectory: Trajectory
@@ -92,7 +92,7 @@ def check_result(
     refused: Mapping[str, Mapping[str, str]],
     spent: Spent,
 ) -> CheckResult:
-    """The items that count: none that the endpoint refused for either side."""
+    """Make the result of a check. Items that the endpoint refused for either skill do not count."""
     measured, metric = set(trial.measured), config.evaluation.metric
     counting = [sample for sample in samples if sample.trajectory.item_id in measured]
     means = {side: means_of(counting, side, metric) for side in SIDES}
@@ -133,7 +133,7 @@ def check_result(
 
 
 def sentence(result: CheckResult) -> str:
-    """The verdict in plain words."""
+    """The verdict of a check in plain words."""
     against = result.base.where if result.base.where == "no skill" else f"the base ({result.base.where})"
     if result.same_text:
         return f"No worse: the text is the same as in {against}, so nothing was measured."
@@ -151,19 +151,19 @@ def sentence(result: CheckResult) -> str:
         return f"Worse than {against}, by more than {margin}: {figures}."
     if not result.noisy:
         return (
-            f"Cannot tell whether it is worse than {against}: {figures}, but items changed in both directions, as they "
-            "do by chance when words change. More items would tell."
+            f"Cannot tell whether it is worse than {against}: {figures}, but items changed in both directions, which "
+            "also happens by chance if words change. Measure more items."
         )
     need = result.items_needed
-    more = f" About {need} items would be enough, if the two are equal." if need else ""
+    more = f" About {need} items would be enough, if both skills are equally good." if need else ""
     return (
         f"Cannot tell with {result.items} items whether it is worse than {against} by more than {margin}: "
-        f"{figures}, and the target is noisy.{more} A larger margin or evaluation.max_repeats helps as well."
+        f"{figures}, and the target is noisy.{more} A larger margin or a larger evaluation.max_repeats also helps."
     )
 
 
 def items_needed(trial: Trial) -> int | None:
-    """About how many items would show that two equal skills are no worse, at the noise seen; None for any number."""
+    """About how many items would show "no worse" for two equal skills, at the measured noise; None if no number can."""
     rounds = max(1, min((len(trial.pairs[item]) for item in trial.measured), default=1))
     if not trial.margin or not trial.measured:
         return None
@@ -179,7 +179,7 @@ def _about(version: SkillVersion) -> CheckedSkill:
 
 
 def means_of(samples: Sequence[Sample], side: str, metric: str) -> dict[str, float]:
-    """An item's mean over its samples."""
+    """The mean score over the samples of each item, by item, for one side."""
     values: dict[str, list[float]] = {}
     for sample in samples:
         if sample.side == side:
@@ -221,7 +221,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _changed(samples: Sequence[Sample], trial: Trial, metric: str) -> tuple[ChangedItem, ...]:
-    """The items on which the two differ, losses first; each side by the sample that shows it most clearly."""
+    """The items on which the two skills differ, losses first, with the sample of each side that shows it best."""
     means = {side: means_of(samples, side, metric) for side in SIDES}
     least = 0.5 if metric == "hard" else EPSILON
     changed = []

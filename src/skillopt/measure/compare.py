@@ -1,4 +1,4 @@
-"""Two skills on the same items, every item equally often: a check without an early end."""
+"""Compares two skills on the same items, each item equally often: a check without an early end."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ from skillopt.training.final_scores import majority
 from skillopt.training.initial import initial_of, read_initial, run_of
 
 WORDS = ("initial", "best")
-"""Names of a run's skills, usable instead of a file."""
+"""Names of a run's skills that may be given in place of a file."""
 
 
 def find_skill(name: str, config: Config, run: Path | None, env: Env | None = None) -> tuple[Skill, Path]:
-    """As `skill_named`; or `initial` or `best` of a run, which is the config's own unless another is named."""
+    """Find a skill and its path: `initial` or `best` of a run (by default the config's run), or as in `skill_named`."""
     if name not in WORDS:
         return skill_named(name)
     if run is None:
@@ -60,18 +60,18 @@ def find_skill(name: str, config: Config, run: Path | None, env: Env | None = No
     directory = RunDirectory(run)
     path = directory.snapshot(0) if name == "initial" else directory.best_skill
     if not path.is_file():
-        raise UserError(f"'{name}': {run} is not a run that has begun; train first, or name its folder with --run")
+        raise UserError(f"'{name}': {run} is not a run that has begun; train first, or name a run's folder with --run")
     return directory.read_skill(0) if name == "initial" else directory.read_best(), path
 
 
 def skill_named(name: str) -> tuple[Skill, Path]:
-    """The skill, and its path, that a name means: a file, a package, a run's folder (its best skill) or RUN@3."""
+    """Find a skill and its path by name: a file, a package, a run's folder (its best skill) or RUN@3 (version 3)."""
     root, _, version = name.rpartition("@")
     if root and version.isdecimal() and len(version) < 10 and not is_there(Path(name)):
         run = RunDirectory(resolve_run(Path(root)))
         path = run.snapshot(int(version))
         if not path.is_file():
-            raise UserError(f"{name}: there is no {path}")
+            raise UserError(f"{name}: there is no {path}; name another version")
         try:
             return run.read_skill(int(version)), path
         except UnicodeDecodeError:
@@ -97,10 +97,10 @@ async def compare(
     models: dict[str, ChatModel] | None = None,
     listeners: Sequence[Listener] = (),
 ) -> Comparison:
-    """A against B on a split, or on some of its `items` by id, each `repeats` times under both; also written to
-    `comparison.json`.
+    """Compare skill `b` with skill `a` on a split or on some of its items (ids in `items`), `repeats` times per item
+    and skill. The result is also written to `comparison.json`.
 
-    The same skill twice is an A/A probe: it shows only the target's noise.
+    A comparison of a skill with itself shows only the target's noise.
     """
     base, skill = (
         SkillVersion(skill=side[0].shown, path=str(side[1] or ""), where=name)
@@ -169,13 +169,13 @@ def _side(about: CheckedSkill, measured: ScoreWithInterval) -> ComparedSkill:
 
 
 def _means(done: PairMeasurement) -> dict[str, tuple[float, float]]:
-    """Mean scores by item: of the base, and of the skill."""
+    """The mean scores of the base and of the skill, by item."""
     pairs = done.trial.pairs
     return {item: (fmean(b for b, _ in pairs[item]), fmean(s for _, s in pairs[item])) for item in done.trial.measured}
 
 
 def _lists(done: PairMeasurement) -> ItemLists:
-    """Which side solves an item in at least half of its samples."""
+    """The items by which side solves them. A side solves an item if at least half of its samples are right."""
     solved: dict[str, dict[str, list[float]]] = {"base": {}, "skill": {}}
     for sample in done.samples:
         solved[sample.side].setdefault(sample.trajectory.item_id, []).append(sample.trajectory.score.hard)
@@ -190,7 +190,7 @@ def _lists(done: PairMeasurement) -> ItemLists:
 
 
 def names_of(a: Path | None, b: Path | None) -> tuple[str, str]:
-    """Names of the two for people: `initial`, `best`, or the file; with its folder if both files have the same name."""
+    """Readable names of two skills: `initial`, `best` or the file's name; with the folder if the names are equal."""
     plain = [_plain_name(path) for path in (a, b)]
     if a == b and plain[0]:
         return plain[0], f"{plain[0]} again"
@@ -207,6 +207,6 @@ def _plain_name(path: Path | None) -> str:
 
 
 def _place(path: Path) -> str:
-    """The folder that distinguishes a file; a run's own folders do not."""
+    """The name of the folder of a file; for a file in a run's folder `skills`, the name of the run."""
     folder = path.resolve().parent
     return folder.parent.name if folder.name == "skills" else folder.name

@@ -1,4 +1,4 @@
-"""Measuring any skill on any split, outside of a training."""
+"""Measures any skill on any split, outside of a training."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def evaluate(
     listeners: Sequence[Listener] = (),
     out: Path | None = None,
 ) -> EvalSummary:
-    """The skill's scores on a split, also written to `eval_summary.json`. An interrupted evaluation is continued."""
+    """Measure a skill on a split, and write the scores to `eval_summary.json`. Continues an interrupted evaluation."""
     check_split(split)
     started = time.monotonic()
     metric = config.evaluation.metric
@@ -97,7 +97,8 @@ def _by_type(trajectories: list[Trajectory], metric: str) -> dict[str, TypeScore
 
 
 def note_read(who: str, skill_path: Path | None, folder: RunDirectory, items: int, score: float) -> int:
-    """The test split is held out: every read is recorded in the folder of the run that the skill is from."""
+    """Record a use of the test split in the folder of the run that the skill is from; else in `folder`. Returns the
+    number of uses so far."""
     log = folder.test_reads
     for parent in list(skill_path.resolve().parents)[:2] if skill_path else []:
         if (parent / "patch_log.jsonl").exists():

@@ -1,4 +1,4 @@
-"""Several skills on several targets: keep, prune, retire or retrain, from measured verdicts alone; and what changed."""
+"""Makes the matrix of skills and targets (keep, prune, retire or retrain) from measured verdicts, and finds changes."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from skillopt.skill import Skill
 @dataclass(frozen=True, kw_only=True)
 class CellChange:
     before: MatrixCell | None
-    """None if the cell is new."""
+    """The recorded cell; None if the cell is new."""
     after: MatrixCell
 
     @property
     def worse(self) -> bool:
-        """Is the new word a lower one? A cell without a verdict is neither better nor worse."""
+        """Does the new word have a lower rank? A cell without a verdict is neither better nor worse."""
         old, new = self.before.rank if self.before else None, self.after.rank
         return old is not None and new is not None and new < old
 
 
 def matrix_of(outcomes: Sequence[CheckOutcome], recorded: Matrix | None = None) -> Matrix:
-    """The words of checks against no skill. `recorded` is the matrix of an earlier time."""
+    """The matrix from the outcomes of checks against no skill. `recorded` is an earlier matrix."""
     return Matrix(
         skills=tuple(dict.fromkeys(outcome.name for outcome in outcomes)),
         targets=tuple(dict.fromkeys(outcome.target for outcome in outcomes)),
@@ -67,7 +67,7 @@ def _word(outcome: CheckOutcome, recorded: float | None) -> tuple[str, str]:
     if recorded is not None and _fell(result, recorded):
         return (
             "retrain",
-            f"{result.scores.skill.score:.2f}, and {recorded:.2f} was recorded for this text. {result.says}",
+            f"{result.scores.skill.score:.2f}, but {recorded:.2f} was recorded for this text. {result.says}",
         )
     if result.verdict == "no worse":
         return "retire", result.says
@@ -77,14 +77,15 @@ def _word(outcome: CheckOutcome, recorded: float | None) -> tuple[str, str]:
 
 
 def _fell(result: CheckResult, recorded: float) -> bool:
-    """Is the score below the recorded one by more than the margin, and is the recorded one outside of its interval?"""
+    """Is the score lower than the recorded score by more than the margin, and is the recorded score above the
+    interval?"""
     now = result.scores.skill
     high = now.interval[1] if now.interval else 1.0
     return recorded - now.score > result.margin + 1e-9 and recorded > high
 
 
 def _pruned(outcome: CheckOutcome) -> Pruning | None:
-    """The result of pruning this text on this target, if a run in the output folder has one."""
+    """The result of pruning this text with this target, if a run in the output folder has such a result."""
     body = Skill(outcome.skill.document.body.lstrip("\n"))  # an exported skill's text as the run has it
     same = {outcome.skill.skill.hash, body.hash}
     for path in sorted(Path(outcome.output_root).glob("*/*/pruned/prune.json")) if outcome.output_root else ():
@@ -99,7 +100,7 @@ def _pruned(outcome: CheckOutcome) -> Pruning | None:
 
 
 def changes(recorded: Matrix | None, now: Matrix) -> list[CellChange]:
-    """The cells with another word than the recorded one. A cell that has no verdict now keeps the recorded one."""
+    """The cells whose word differs from the recorded word. A cell without a verdict does not count as changed."""
     rows = [
         CellChange(before=recorded.cell(cell.skill, cell.target) if recorded else None, after=cell)
         for cell in now.cells
@@ -110,7 +111,7 @@ def changes(recorded: Matrix | None, now: Matrix) -> list[CellChange]:
 
 
 def merged(recorded: Matrix | None, now: Matrix) -> Matrix:
-    """The cells to record: those measured now, and earlier ones that were not measured again."""
+    """The matrix to record: the cells with a new verdict, and the earlier cells without one."""
     old = recorded.cells if recorded else ()
     known = {(cell.skill, cell.target): cell for cell in old}
     for cell in now.cells:

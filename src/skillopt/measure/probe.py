@@ -1,7 +1,7 @@
-"""A headroom probe: is there anything to learn, before a training is paid for?
+"""Probes whether there is anything to learn, before a training is paid for.
 
-A dozen training tasks, four samples each with the initial skill, and once with the form of the answer shown below it.
-No task of the validation or test split is asked or scored.
+The target does a dozen training tasks: four times with the initial skill, and once with the form of the answer shown
+below the skill. Tasks of the validation and test split are not used.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from skillopt.training.rollout import failed, roll_out_all, scored
 
 ITEMS, SAMPLES = 12, 4
 TEMPERATURE = 0.7
-"""The temperature of further samples if the config's own would give the same reply again."""
+"""The temperature of the samples after the first, if the config's temperature is 0 or not set."""
 SOLVED, FORM = 0.95, 0.9
-"""Shares of right replies from which on there is nothing to learn, or only the form (assumed)."""
+"""The least shares of right replies for the findings `nothing to learn` and `form only` (assumed)."""
 LOST = 0.5
-"""The share of unusable replies from which on a target that solves nothing is taken to be unable (assumed)."""
+"""The least share of unusable replies for the finding `this target cannot`, if no task is solved (assumed)."""
 _SHOWN = 3
 """The number of answers that show the form."""
 _LONGER, _SLACK = 3, 20
-"""An answer of more than three times the longest one in training, and 20 characters, is not of its form."""
+"""An answer has the wrong form if it is longer than 3 times the longest training answer plus 20 characters."""
 
 
 async def probe(
@@ -52,7 +52,7 @@ async def probe(
     models: dict[str, ChatModel] | None = None,
     listeners: Sequence[Listener] = (),
 ) -> Probe:
-    """The finding, also written to `probe.json`. The same probe again pays for nothing."""
+    """Run a probe, and write the finding to `probe.json`. The same probe again costs nothing."""
 
     def folder(env: Env) -> Path:
         return probe_folder(config, env, skill, items=items, samples=samples)
@@ -103,7 +103,7 @@ async def probe(
 
 
 def probe_folder(config: Config, env: Env, skill: Skill, *, items: int = ITEMS, samples: int = SAMPLES) -> Path:
-    """One folder for one probe, by what may change its result: the config, the tasks that are asked, the skill."""
+    """The folder of a probe. It depends on all that may change the result: the config, the tasks and the skill."""
     chosen = [item.model_dump(mode="json") for item in chosen_items(config, env, items)]
     form = answer_form(env, chosen_items(config, env, items))
     identity = {"config": config.identity(), "items": chosen, "form": form, "skill": skill.hash, "samples": samples}
@@ -111,7 +111,7 @@ def probe_folder(config: Config, env: Env, skill: Skill, *, items: int = ITEMS, 
 
 
 def plan_probe(config: Config, env: Env, skill: Skill, *, items: int = ITEMS, samples: int = SAMPLES) -> ProbePlan:
-    """The expected cost of the probe, before anything is paid for."""
+    """The expected cost of a probe, before anything is paid for."""
     chosen = chosen_items(config, env, items)
     form, turns = answer_form(env, chosen), max(1.0, TURNS * env.turns)
     calls = round(len(chosen) * (samples + bool(form)) * turns)
@@ -127,14 +127,14 @@ def plan_probe(config: Config, env: Env, skill: Skill, *, items: int = ITEMS, sa
 
 
 def chosen_items(config: Config, env: Env, count: int) -> list[Item]:
-    """Training tasks, the same for the same seed, in the order of the split."""
+    """A random choice of training tasks in the order of the split. The same seed gives the same tasks."""
     train = env.items("train")
     draw = random.Random(f"{config.train.seed}/probe")  # noqa: S311
     return [train[number] for number in sorted(draw.sample(range(len(train)), min(count, len(train))))]
 
 
 def answer_form(env: Env, chosen: Sequence[Item]) -> str:
-    """A sentence on the answers' form: the possible ones, or some of other training tasks; empty if tasks have none."""
+    """A sentence with all possible answers, or with the answers of some other tasks; empty if tasks have no answers."""
     train, asked = env.items("train"), {item.id for item in chosen}
     if options := closed_set(train):
         return f"Reply with one of these and nothing else: {_listed(options)}"
@@ -183,18 +183,18 @@ def _share(replies: Sequence[Trajectory]) -> float:
 def finding(
     pass_1: float, pass_any: float, plain: Replies, formed: Replies | None, samples: int
 ) -> tuple[Headroom, str]:
-    """One of the four findings, with the reason."""
+    """The finding of a probe (one of four), and a sentence with the reason."""
     if pass_1 >= SOLVED:
         return "nothing to learn", f"Nothing to learn: the target solves {pass_1:.0%} of these tasks as it is."
     if formed and formed.right >= FORM and formed.right > pass_1:
         return "form only", (
-            f"Form only: shown what an answer looks like, the target solves {formed.right:.0%} of these tasks instead "
-            f"of {pass_1:.0%}. Such a line may be all that the skill needs."
+            f"Form only: if it sees the form of an answer, the target solves {formed.right:.0%} of these tasks instead "
+            f"of {pass_1:.0%}. A line about the form may be all that the skill needs."
         )
     last = formed or plain
     if not pass_any and not last.right and last.unusable >= LOST:
         why = "cut off" if last.cut_off > last.unparsable else "not an answer"
-        fix = "raise models.target_max_tokens, or take another target" if why == "cut off" else "take another target"
+        fix = "raise models.target_max_tokens, or use another target" if why == "cut off" else "use another target"
         shown = ", also with the form of the answer shown" if formed else ""
         return "this target cannot", (
             f"This target cannot do the tasks: it solves none of them, and {last.unusable:.0%} of its replies are {why}"
@@ -202,8 +202,8 @@ def finding(
         )
     if not pass_any:
         return "train", (
-            "Train: the target replies in form and solves none of these tasks, so it lacks knowledge; a skill can give "
-            "it only what the training tasks show."
+            "Train: the target gives answers in the right form but solves none of these tasks, so it lacks knowledge. "
+            "A skill can add only knowledge that the training tasks show."
         )
     best = f", and {pass_any:.0%} if the best of {samples} samples counts" if pass_any > pass_1 else ""
     return "train", f"Train: the target solves {pass_1:.0%} of these tasks{best}; the rest is to learn."

@@ -1,4 +1,4 @@
-"""Pruning: the best skill without the rules that earn nothing, kept only if it is shown to be no worse.
+"""Prunes the best skill: removes the rules without worth, if the shorter skill is shown to be no worse.
 
 The ablation finds the rules that are worth nothing on the validation items. Then the paired test of `check` compares
 the best skill with the skill without these rules, on the same items. If it does not show "no worse", the most valuable
@@ -32,25 +32,25 @@ from skillopt.tasks import using_env
 from skillopt.tasks.base import Env, is_noisy
 
 TRIALS = 5
-"""The most shorter skills that are measured, if the user sets no other number."""
+"""The default for the most shorter skills that are measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrunePlan:
-    """The most rollouts that a pruning can need. Replies in the journal cost nothing."""
+    """The most rollouts that a pruning can need. Rollouts in the journal cost nothing."""
 
     rules: int
     items: int
     ablation: int
-    """Rollouts."""
+    """The number of rollouts of the ablation."""
     trials: int
-    """Rollouts of all shorter skills, and of the best skill, which is measured again."""
+    """The number of rollouts of all shorter skills, and of the best skill, which is measured again."""
 
 
 def plan(
     run: RunDirectory, config: Config, *, noisy_target: bool, repeats: int | None = None, trials: int = TRIALS
 ) -> PrunePlan:
-    """The plan of `prune`. Asks no model."""
+    """The plan of a pruning. No model is called."""
     units = list(units_of(best_version(run)[0]))
     with using_env(config) as env:
         items, noisy = len(env.items("val")), noisy_target or is_noisy(env)
@@ -72,9 +72,9 @@ async def prune(
     models: dict[str, ChatModel] | None = None,
     listeners: Sequence[Listener] = (),
 ) -> Pruning:
-    """The shortest skill that is shown to be no worse, written to `pruned/`; best_skill.md stays as it is.
+    """Find the shortest skill that is shown to be no worse, and write it to `pruned/`. best_skill.md does not change.
 
-    It uses the journal and the budget of the ablation: if it is called again, it pays only for what is missing.
+    Pruning uses the journal and the budget of the ablation. A second call pays only for what is missing.
     """
     ablation = await ablate(run, config, repeats=repeats, env=env, models=models, listeners=listeners)
     skill, version = best_version(run)
@@ -113,13 +113,13 @@ async def prune(
 
 
 def _worthless(ablation: Ablation) -> list[str]:
-    """Rules that can be removed without a lower score. The most valuable come first; of equal ones, the shortest."""
+    """The rules whose removal does not lower the score, the most valuable first; of equal rules, the shortest first."""
     return [row.name for row in ablation.rows if row.worth <= 1e-9]
 
 
 @dataclass
 class _Trials:
-    """Compares shorter skills with the best one. Each gets an equal part of the allowed error."""
+    """Compares shorter skills with the best skill. Each comparison gets an equal part of the allowed error."""
 
     run: RunDirectory
     session: MeasuringSession
@@ -185,7 +185,8 @@ def _sentence(result: Pruning) -> str:
 
 
 def _write(run: RunDirectory, shorter: Skill | None, result: Pruning) -> str:
-    """Write the folder in one move; it replaces that of an earlier pruning. Returns the path of the skill."""
+    """Write the folder `pruned` in one move, in place of an earlier one. Returns the path of the skill, or of the
+    record if there is no shorter skill."""
     draft = draft_of(run.pruned)
     draft.mkdir()
     place = run.pruned / ("skill" if shorter and shorter.is_package else "skill.md")

@@ -1,4 +1,4 @@
-"""The same training under several seeds: does it improve every time, and by how much?"""
+"""Repeats a training with several seeds, to show how often and by how much it improves the skill."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ Train = Callable[[Config], Awaitable[Result]]
 
 
 async def replicate(config: Config, seeds: Sequence[int], train: Train) -> Replication:
-    """Train under each seed, one after another; finished seeds are not run again. Also written to `replicate.json`.
+    """Train with each seed, one after another, and write the result to `replicate.json`. Finished seeds are not
+    repeated.
 
-    The budget of the config is the budget of all seeds together. Nothing is chosen by the test split.
+    The budget of the config is for all seeds together. Nothing is selected by test scores.
     """
     require_test(config, "replicate")
     started = time.monotonic()
@@ -70,9 +71,9 @@ def _row(seed: int, result: Result) -> ReplicatedRun:
 
 
 def report(rows: Sequence[ReplicatedRun], seeds: Sequence[int], spent: Spent) -> Replication:
-    """The seeds' table, means with 95 % intervals, the share that improved, the best by validation.
+    """Return the scores by seed, means with 95 % intervals, the share of seeds that improved, and the best seed.
 
-    An interval has two parts: the seeds differ (Student's t), and all of them were measured on the same few tasks.
+    An interval includes two causes: the seeds differ (Student's t), and all were measured on the same few tasks.
     """
     mean = {column: fmean(row.value(column) for row in rows) for column in COLUMNS}
     intervals = {column: _interval(column, rows) for column in COLUMNS}
@@ -93,7 +94,8 @@ def report(rows: Sequence[ReplicatedRun], seeds: Sequence[int], spent: Spent) ->
 
 
 def _interval(column: str, rows: Sequence[ReplicatedRun]) -> Interval | None:
-    """The interval. It is never narrower than a single run's: seeds that agree say nothing about other tasks."""
+    """The 95 % interval of a column's mean. It is never narrower than that of a single run, because seeds that agree
+    say nothing about other tasks."""
     values = [row.value(column) for row in rows]
     mean, over_seeds = fmean(values), seeds_interval(values)
     half = over_seeds[1] - mean if over_seeds else 0.0
@@ -119,7 +121,7 @@ def require_test(config: Config, command: str) -> None:
 
 
 def left_of(budget: BudgetConfig, spent: Sequence[Bill], minutes: float) -> BudgetConfig:
-    """The part of the shared budget that earlier runs, by their summaries, have not used."""
+    """The rest of a shared budget after the costs of earlier runs. Raises Stopped if nothing is left."""
     used = {
         "max_calls": sum(each.calls.of(role) for each in spent for role in each.calls.roles),
         "max_tokens": sum(each.tokens.of(role).total for each in spent for role in each.calls.roles),
@@ -136,6 +138,6 @@ def left_of(budget: BudgetConfig, spent: Sequence[Bill], minutes: float) -> Budg
 
 
 def _possible(interval: tuple[float, float], name: str) -> tuple[float, float]:
-    """Student's t does not know that no score is below 0 or above 1."""
+    """Limit an interval to possible values, because Student's t may give scores below 0 or above 1."""
     low = -1.0 if "gain" in name else 0.0
     return max(low, interval[0]), min(1.0, interval[1])

@@ -1,4 +1,4 @@
-"""Which skill of a library an agent loads for which request. Nothing is trained."""
+"""Measures which skill of a library an agent loads for which request. Nothing is trained."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from skillopt.skill import Skill
 
 
 def for_routing(config: Config, library: Path) -> Config:
-    """The config for measuring a library: the trigger metric, and all packages of the folder."""
+    """The config for measuring a library: with the trigger metric, and all packages of the library's folder."""
     options = {key: value for key, value in config.env.options.items() if key not in {"package", "others"}}
     name = config.env.benchmark or f"{library.resolve().name}-routing"
     return config.with_values(
@@ -34,7 +34,7 @@ async def route(
     models: dict[str, ChatModel] | None = None,
     listeners: Sequence[Listener] = (),
 ) -> Routing:
-    """The confusion matrix of a library, also written to `routing.json`. An interrupted one is continued."""
+    """Measure the confusion matrix of a library, and write it to `routing.json`. Continues after an interruption."""
     config = for_routing(config, library)
     done = await evaluate(config, Skill(""), split=split, models=models, listeners=listeners)
     folder = Path(done.path or "").parent
@@ -60,7 +60,7 @@ async def route(
 
 
 def _worst(matrix: Confusion) -> str:
-    """The most frequent mistake."""
+    """A sentence on the most frequent mistake; empty if there is no mistake."""
     mistakes = [
         (count, row.expected, name) for row in matrix.rows for name, count in row.loaded.items() if name != row.expected
     ]

@@ -1,11 +1,11 @@
-"""Is a skill better than another, no worse, or worse? Samples are taken until the answer is sure.
+"""Decides whether a skill is better than another, no worse, or worse. Samples are taken until the verdict is sure.
 
-Nothing is run here. `Trial.play` asks for samples and is sent their scores, so the check, the tests and the
-simulations of bench/check.py all decide by the same lines. The repeats are the paired gate's test.
+This module makes no rollouts. `Trial.play` asks for samples and gets their scores, so the check, the tests and the
+simulations of bench/check.py share the same rules. The repeats are the paired gate's test.
 
-1. Screen. Both skills do the items in a fixed random order, once each, block after block. A difference that is clear
-   already ends it.
-2. Repeats. If a noisy target differs on an item, both skills do it again; only these fresh samples say who is better.
+1. Screen. Both skills do the items in a fixed random order, once each, in blocks. The check ends if the difference is
+   already clear.
+2. Repeats. If a noisy target differs on an item, both skills do it again; only these fresh samples decide.
 3. Rounds. To show "no worse" with a noisy target, both skills do every item again, as long as that can still decide.
 """
 
@@ -22,44 +22,44 @@ from skillopt.statistics import permutation_p, sign_test
 from skillopt.training.gates.paired_test import Ask, PairedTest, Samples
 
 Pair = tuple[float, float]
-"""One sample of the base and one of the skill."""
+"""The scores of one sample of the base and one of the skill."""
 
 EPSILON = 1e-9
 _BLOCKS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768)
 """Numbers of items after which the screen may end; it may also end after the last item."""
 _SCREEN = 0.2
-"""The share of alpha that the screen of a noisy target may spend; the paired test has the rest."""
+"""The share of alpha for the screen of a noisy target; the rest is for the paired test."""
 _SURELY = 0.75
-"""An item has changed if the means of its samples differ by this much."""
+"""The least difference between the means of an item's samples for which the item counts as changed."""
 _LEANS = 0.2
-"""If p is below this, the skill may be better: the check goes on, although "no worse" is already sure."""
+"""The p-value below which the skill may be better. The check then continues although "no worse" is already sure."""
 _HOPELESS = 0.3
-"""The paired test stops if, from the second round on, neither side's p is below this."""
+"""The p-value above which the paired test stops, from the second round on, if both directions are above it."""
 _OPTIMISM = 0.5
-"""Standard errors that are added to the estimated difference when its chance of success is computed."""
+"""The standard errors that are added to the estimated difference when the check decides whether more rounds help."""
 
 
 @dataclass
 class Trial:
-    """Two skills on the same items, with the verdict so far. `order` is a random order of the items."""
+    """The samples of two skills on the same items, and the rules for the verdict. `order` is a random order."""
 
     order: Sequence[str]
     noisy: bool
     metric: str = "hard"
     margin: float = 0.05
     alpha: float = 0.05
-    """The most often that a change that does nothing is called better or worse; half of it for each."""
+    """The largest probability that a change without effect is called better (half of it) or worse (half of it)."""
     max_repeats: int = 5
     fixed: int | None = None
-    """How often every item is sampled, without an early end; None: until the verdict is sure."""
+    """The number of samples of every item, without an early end; None: until the verdict is sure."""
     pairs: dict[str, list[Pair]] = field(default_factory=dict)
-    """Scores by item, in the order of the rounds; those of the paired test come after the screen's."""
+    """Pairs of scores by item, in the order of the rounds: first the screen, then the paired test."""
     refused: set[str] = field(default_factory=set)
     looks: int = 0
     repeats: int = 0
-    """Rounds of fresh samples."""
+    """The number of rounds of fresh samples."""
     p: float = 1.0
-    """The two-sided p of the test that decided, or of the last one."""
+    """The two-sided p-value of the test that decided, or of the last test."""
     sure_by: str = ""
     """The stage that decided: `screen`, `all items` or `repeats`."""
 
@@ -84,7 +84,7 @@ class Trial:
 
     @property
     def difference(self) -> float:
-        """The mean over items; items on which the two agreed at first have no repeats, and differ by nothing."""
+        """The mean difference over the items. Items on which both skills agreed in the screen count as equal."""
         items = self.measured
         return fmean(self._mean(item) for item in items) if items else 0.0
 
@@ -125,7 +125,8 @@ class Trial:
         return None
 
     def _look(self, looks: int, *, last: bool) -> Word | None:
-        """The verdict that the items so far allow, if any. The last one on a deterministic target needs no test."""
+        """The verdict from the items so far; None if it is not sure. After the last item, a deterministic target needs
+        no test here."""
         self.looks += 1
         if last and not self.noisy:
             return None
@@ -142,13 +143,13 @@ class Trial:
         return "no worse" if self.difference <= 0 and (self._settled() or self._few_losses(looks)) else None
 
     def _settled(self) -> bool:
-        """Is a deterministic target no worse even if it fails all that is left?"""
+        """Is the skill no worse, with a deterministic target, even if it fails all remaining items?"""
         left = [item for item in self.order if item not in self.pairs]
         total = math.fsum(self._mean(item) for item in self.measured) - len(left)
         return total >= -self.margin * (len(self.measured) + len(left)) - EPSILON
 
     def _few_losses(self, looks: int) -> bool:
-        """Would more losses have shown by now, if there were more than the margin allows? Hypergeometric, exact."""
+        """Are there so few losses so far that there are hardly more than the margin allows? (Hypergeometric test.)"""
         if self.metric != "hard":
             return False
         seen, total = len(self.measured), len(self.order) - len(self.refused)
@@ -160,7 +161,7 @@ class Trial:
         return ways / math.comb(total, seen) <= self.alpha / looks
 
     def _exact(self) -> Word:
-        """The verdict on a deterministic target after all items: measuring again would change nothing."""
+        """The verdict with a deterministic target after all items, when more samples would change nothing."""
         more = self.difference > self.margin + EPSILON and self._one_way(1)
         if more or (self.difference > EPSILON and _p(self._first()) <= self.alpha):
             return "better"
@@ -169,10 +170,10 @@ class Trial:
         return "worse" if self._one_way(-1) else "cannot tell"
 
     def _one_way(self, sign: int) -> bool:
-        """Did all items that changed change in this direction, or more of them than chance explains?
+        """Did all changed items change in this direction, or more of them than chance explains?
 
-        Any other wording changes some items both ways, also for a target that always answers alike. The difference
-        between wins and losses is then no reason for a verdict.
+        Any rewording changes some items in both directions, even with a deterministic target. Then more wins than
+        losses are not enough for a verdict.
         """
         changes = [sign * self._mean(item) for item in self.measured]
         if self.metric == "hard":
@@ -208,7 +209,7 @@ class Trial:
     # 3. The rounds
 
     def _rounds(self) -> Samples[Word]:
-        """Every item equally often, so none was chosen by its luck."""
+        """Sample every item equally often, so that luck does not select items."""
         done = 1
         while not self._shown(done):
             if done > self.max_repeats or not self._hope(done):
@@ -225,22 +226,23 @@ class Trial:
         return middle - self.quantile * error > -self.margin
 
     def _hope(self, rounds: int) -> bool:
-        """Would the last round show it, if the true difference is about the present estimate?"""
+        """Would the last round show "no worse", if the true difference is about as estimated now?"""
         _, error = self.estimate(rounds)
         middle = self.difference + _OPTIMISM * error
         return middle - self.quantile * error * math.sqrt(rounds / (self.max_repeats + 1)) > -self.margin
 
     @property
     def quantile(self) -> float:
-        """Pocock's boundary, nearly: the same level at every look, so all of them together keep alpha."""
+        """The quantile of the normal distribution for one look (about Pocock's boundary): all looks together keep
+        alpha."""
         looks = self.max_repeats + 1
         return NormalDist().inv_cdf(1 - self.alpha / (1 + 1.3 * math.log(looks)))
 
     def estimate(self, rounds: int) -> Pair:
-        """The mean difference of the first rounds and its standard error on these items, which is the target's noise.
+        """The mean difference in the first rounds, and its standard error on these items from the target's noise.
 
-        One round cannot separate noise from a real difference; all of it counts as noise. Half a difference is added,
-        so that a few equal samples do not look certain.
+        One round cannot separate noise from a real difference, so each difference counts as noise. Half a difference is
+        added, so that a few equal samples do not look certain.
         """
         rows = [[after - before for before, after in self.pairs[item][:rounds]] for item in self.measured]
         means = [fmean(row) for row in rows]
@@ -252,7 +254,7 @@ class Trial:
         return fmean(means), math.sqrt(spread / (len(rows) * rounds))
 
     def _ask(self, items: list[str], name: str) -> Samples[None]:
-        """One pair of each item."""
+        """Ask for one sample of each item with both skills."""
         values = yield [Ask(item, side, name) for item in items for side in ("current", "candidate")]
         for number, item in enumerate(items):
             before, after = values[2 * number : 2 * number + 2]
@@ -264,12 +266,12 @@ class Trial:
 
 @dataclass
 class _Duel(PairedTest):
-    """The paired gate's test, in both directions: accept is better, reject is worse, else nothing is sure."""
+    """The paired gate's test in both directions: accept means better, reject means worse."""
 
     share: float = 0.0
     """The margin as a number of items."""
     down: float = 1.0
-    """The p-value that the skill is worse."""
+    """The p-value of the test whether the skill is worse."""
 
     def run(self) -> Samples[Literal["accept", "reject", "indecisive"]]:
         self._add_items(item for item in self.order if self._differs(self.screened[item], self.current[item]))
@@ -299,7 +301,7 @@ class _Duel(PairedTest):
 
 
 def _p(pairs: Sequence[Pair]) -> float:
-    """The p-value: how often the second of each pair looks this much better by chance."""
+    """The p-value: how often the second score of each pair looks this much better by chance."""
     if all(value in (0, 1) for pair in pairs for value in pair):
         return sign_test(sum(b > a for a, b in pairs), sum(b < a for a, b in pairs))
     return permutation_p([((before,), (after,)) for before, after in pairs])

@@ -1,4 +1,4 @@
-"""Opening a measurement outside of a training: env, models, lock, journal and events around a context."""
+"""Opens all that a measurement outside of a training needs: env, models, lock, journal and events."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from skillopt.training.parts import measuring_roles
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuringSession:
-    """One process's work on a measurement."""
+    """The work of one process on a measurement."""
 
     ctx: Context
     journal: Journal
@@ -45,12 +45,12 @@ class MeasuringSession:
         return usage(self.journal.totals(), self.budget.cost)
 
     def spent(self) -> Spent:
-        """The same over all roles."""
+        """The costs of all roles together, over all sessions in this folder."""
         return spent_on(self.paid())
 
 
 def folder_of(config: Config, kind: str, identity: Any, name: str = "", before: str = "") -> Path:
-    """One folder for one question: the same measurement again finds its own journal and results."""
+    """The folder of a measurement. The same measurement gets the same folder, with its journal and results."""
     benchmark = safe_name(name or config.env.benchmark or config.env.name)
     return Path(config.env.output_root) / kind / benchmark / f"{before}{short_hash(identity)}"
 
@@ -59,7 +59,7 @@ R = TypeVar("R", bound=ResultFile)
 
 
 def written(result: R, path: Path) -> R:
-    """The result after it was written to its file, with the file's path."""
+    """Write a result to its file, and return the result with the file's path."""
     write_json(path, result)
     return result.model_copy(update={"path": str(path)})
 
@@ -79,11 +79,11 @@ async def measuring_session(
     listeners: Sequence[Listener] = (),
     shared_journal: Path | None = None,
 ) -> AsyncIterator[MeasuringSession]:
-    """Everything that measuring needs; always closed at the end.
+    """Open everything that a measurement needs, and close it at the end of the block.
 
-    `folder` holds the lock, the journal and the events; it may be found from the env, once that is open. If a model
-    judges, it is opened: models.judge_model, else the optimizer. `shared_journal` belongs to several folders: what one
-    of them has paid for, the others take from there. An env that is passed in is left open.
+    `folder` contains the lock, the journal and the events; it may be a function of the open env. If a model judges, it
+    is opened too: models.judge_model, else the optimizer. `shared_journal` belongs to several folders; each takes from
+    it the replies that another has paid for. An env that is passed in stays open.
     """
     async with AsyncExitStack() as stack:
         opened_here = env is None

@@ -1,7 +1,7 @@
-"""A sweep: the same training under several values of some keys. The choice is by validation alone.
+"""Sweeps: trains with several values of some config keys, and selects the best trial by its validation score.
 
-The trials share a budget and a journal: a request to a deterministic model is paid for once. None of
-them reads the test split; only the winner does, once it has won.
+The trials share a budget and a journal, so a request to a deterministic model is paid for once. Only the best trial
+reads the test split, after it is selected.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from skillopt.record.results import Sweep, SweepRow
 from skillopt.record.summary import Summary
 
 Axes = dict[str, list[str]]
-"""Values by dotted key, as written on the command line."""
+"""Values by dotted config key, as written on the command line."""
 Load = Callable[[Sequence[str]], Config]
-"""The config under some overrides."""
+"""A function that returns the config with some overrides."""
 TrainTrial = Callable[[Config, Path], Awaitable[Result]]
-"""Trains a config with a shared journal."""
+"""A function that trains a config with a shared journal."""
 
 _MOST = 1000
 
 
 def parse_axes(texts: Sequence[str]) -> tuple[Axes, list[str]]:
-    """`key=2,4,8` is an axis; `key=4` is an override that all trials share."""
+    """Divide the arguments into axes (`key=2,4,8`) and overrides that all trials share (`key=4`)."""
     axes: Axes = {}
     fixed: list[str] = []
     for text in texts:
@@ -41,9 +41,9 @@ def parse_axes(texts: Sequence[str]) -> tuple[Axes, list[str]]:
         values = split_values(raw)
         if equals and len(values) > 1:
             if key in axes:
-                raise UserError(f"'{text}': {key} is swept twice; give all its values in one place")
+                raise UserError(f"'{text}': {key} is swept twice; give all its values in one argument")
             if len(set(values)) < len(values):
-                raise UserError(f"'{text}': the same value is there twice")
+                raise UserError(f"'{text}': a value is given twice; remove one of the two")
             axes[key] = values
         else:
             fixed.append(text)
@@ -53,7 +53,7 @@ def parse_axes(texts: Sequence[str]) -> tuple[Axes, list[str]]:
 
 
 def split_values(raw: str) -> list[str]:
-    """Split at commas, but not at those within brackets, braces or quotes: `[a,b],[c]` is two values."""
+    """Split a text at its commas, except those inside brackets, braces or quotes: `[a,b],[c]` gives two values."""
     parts, depth, quote = [""], 0, ""
     for character in raw:
         if quote:
@@ -72,7 +72,7 @@ def split_values(raw: str) -> list[str]:
 
 
 def make_trials(axes: Axes) -> list[list[str]]:
-    """The overrides of each trial, over the whole grid."""
+    """The overrides of each trial: all combinations of the axes' values."""
     grid = list(itertools.islice(itertools.product(*axes.values()), _MOST + 1))
     if len(grid) > _MOST:
         raise UserError(f"the grid has more than {_MOST} trials; give fewer values")
@@ -80,9 +80,9 @@ def make_trials(axes: Axes) -> list[list[str]]:
 
 
 async def sweep(load: Load, texts: Sequence[str], train: TrainTrial) -> Sweep:
-    """Run every trial, then read the test split for the best by validation. The same sweep again continues.
+    """Run every trial, then read the test split with the best trial. The same call continues an interrupted sweep.
 
-    The budget of the config is the budget of all trials together. Written to `sweep.json` after each trial.
+    The budget of the config is for all trials together. `sweep.json` is written after each trial.
     """
     axes, fixed = parse_axes(texts)
     base = load(fixed)
@@ -114,7 +114,7 @@ async def sweep(load: Load, texts: Sequence[str], train: TrainTrial) -> Sweep:
 
 
 def choose(rows: Sequence[SweepRow]) -> SweepRow:
-    """The trial with the highest validation score; if equal, the one with fewer paid rollouts, then the first."""
+    """The trial with the highest validation score; of equal trials, that with fewest paid rollouts, then the first."""
     return max(rows, key=lambda row: (row.best_val, -row.rollouts_to_best, -row.trial))
 
 

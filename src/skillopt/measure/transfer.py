@@ -1,4 +1,4 @@
-"""A skill from one run on another benchmark or another target: as it is, then trained further from there."""
+"""Transfers a run's skill to another benchmark or target: measures it as it is, then trains it further."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from skillopt.training.initial import given_notes, initial_of, run_key
 
 
 async def transfer(run: RunDirectory, config: Config, train: Train, *, tune: bool = True) -> Transfer:
-    """Rows of a table, also in `transfer.json`: no skill, zero-shot, fine-tuned, and from scratch if that ran.
+    """Measure a transfer, and write it to `transfer.json`. Its rows are: no skill, zero-shot (the skill as it is),
+    fine-tuned (trained further), and from its own start if such a run is finished.
 
-    A training from the skill measures it first, so fine-tuning brings the zero-shot scores with it.
+    The fine-tuning measures the skill first, so it also gives the zero-shot scores.
     """
     require_test(config, "transfer")
     source = Run(run).summary if run.best_skill.is_file() else None
@@ -72,7 +73,7 @@ async def _tuned(config: Config, train: Train) -> tuple[list[TransferRow], Sente
 
 
 async def _zero_shot(config: Config, run: RunDirectory) -> tuple[list[TransferRow], Sentence]:
-    """The empty skill is measured only on the test split, on which the two are compared."""
+    """Measure the run's skill as it is. The empty skill is measured only on the test split, for the comparison."""
     best = run.read_best()
     none = await evaluate(config, Skill(""), split="test")
     val, test = [await evaluate(config, best, split=split) for split in ("val", "test")]
@@ -87,7 +88,7 @@ async def _zero_shot(config: Config, run: RunDirectory) -> tuple[list[TransferRo
 
 
 def _verdict(none: Mapping[str, float], skill: Mapping[str, float], spent: Spent, then: str = "") -> Sentence | None:
-    """Does the skill help there, as it is? None if the empty skill was not measured."""
+    """The verdict on the skill as it is, against no skill; None if the empty skill was not measured."""
     gain = paired(none, skill)
     if gain is None:
         return None
@@ -97,7 +98,7 @@ def _verdict(none: Mapping[str, float], skill: Mapping[str, float], spent: Spent
 
 
 def _from_scratch(config: Config) -> TransferRow | None:
-    """The finished run of the goal's own config, if there is one."""
+    """The row of the finished run of the config without the transferred skill; None if there is no such run."""
     with using_env(config) as env:
         run = run_key(config, env, initial_of(config)).find(extend=False)
     summary = Run(run).summary if run else None

@@ -1,4 +1,4 @@
-"""Tokens and seconds of a rollout, also if its replies come from a journal."""
+"""Stores the tokens and seconds of rollouts, so that they are known if the replies come from a journal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from skillopt.tasks.base import Trajectory
 
 
 class RolloutUsage(Record):
-    """The sum over all calls of one rollout."""
+    """The tokens, seconds and dollars of one rollout, summed over its calls."""
 
     prompt: int = 0
     completion: int = 0
@@ -19,18 +19,19 @@ class RolloutUsage(Record):
     seconds: float = 0.0
     """Seconds without the waits for an endpoint that rejects calls."""
     usd: float | None = None
-    """The cost that the agent itself reports."""
+    """The cost in dollars that the agent itself reports."""
 
 
 class UsageLog:
-    """A file with tokens and seconds of each rollout when it was paid for: replies from the journal take no time."""
+    """A file with the tokens and seconds of each rollout from when it was paid for. (Replies from the journal take no
+    time.)"""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._logged = {row.pop("key"): RolloutUsage.model_validate(row) for row in read_jsonl(path)}
 
     def of(self, key: str, trajectory: Trajectory) -> RolloutUsage:
-        """The first record of a rollout."""
+        """The usage of a rollout when it was first made."""
         if key not in self._logged:
             self._logged[key] = _sum(trajectory)
             append_jsonl(self._path, [{"key": key, **self._logged[key].model_dump()}])

@@ -1,7 +1,7 @@
-"""The verdict: one or two plain sentences that say whether it got better, by how much, why not, and what it cost.
+"""Writes verdicts: one or two sentences that say whether a skill is better, by how much, why not, and at what cost.
 
-Every command that measures ends with one. It is made from the values below alone, so the terminal, the files and
-the pages all show the same sentence.
+Every command that measures ends with a verdict. The terminal, the files and the pages all show the same sentence,
+because it depends only on values that they share.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from skillopt.tasks.data import shortened
 
 Word = Literal["better", "no better", "no worse", "worse", "cannot tell", "not finished", "measured"]
 TASKS = {"train": "training task", "val": "validation task", "test": "held-out task"}
-"""The word for an item of a split."""
+"""The words for an item, by split."""
 _SHOWN_ANSWER = 40
 """The most characters of the most frequent answer that a sentence shows."""
 
@@ -47,7 +47,7 @@ def _interval(gain: Gain) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Sentence:
-    """A word for programs, and the sentence for people."""
+    """A verdict: a word for programs, and a sentence for people."""
 
     word: Word
     text: str
@@ -63,10 +63,10 @@ def say(
     advice: str = "",
     spent: Spent | None = None,
 ) -> Sentence:
-    """`Better: 0.42 on 48 held-out tasks against 0.00 before (…). It cost 541 calls, 212,000 tokens, $0.31.`
+    """Build a verdict, such as `Better: 0.42 on 48 held-out tasks against 0.00 before (…). It cost 541 calls, …`
 
     `than` follows the word (`Better than before, but …`), `note` is a sentence that a reader must not miss, `advice`
-    the one thing to do next.
+    is the one thing to do next.
     """
     reason = f", because {because}" if because else ""
     tried = f"Try {advice}." if advice else ""
@@ -79,8 +79,8 @@ def always_answering(answer: str) -> str:
 
 
 def not_above(score: float, constants: Mapping[str, float | None]) -> tuple[str, str]:
-    """If a trivial baseline reaches the score too: the end of `Better than before`, and a sentence. `constants`
-    has the baselines' scores by what they do, such as `doing nothing`."""
+    """If a trivial baseline also reaches the score: the text after `Better`, and a sentence; else two empty texts.
+    `constants` has the baselines' scores by name, such as `doing nothing`."""
     reached = {name: value for name, value in constants.items() if value and value > score - 1e-9}
     if not reached:
         return "", ""
@@ -91,7 +91,7 @@ def not_above(score: float, constants: Mapping[str, float | None]) -> tuple[str,
 
 
 def spent_on(paid: ByRole[Paid]) -> Spent:
-    """The cost over all roles."""
+    """The costs of all roles together."""
     return added(
         _spent(role, paid.of(role).calls, paid.of(role).tokens, paid.of(role).usd, paid.of(role).estimated)
         for role in paid.roles
@@ -99,7 +99,7 @@ def spent_on(paid: ByRole[Paid]) -> Spent:
 
 
 def spent_in(summaries: Iterable[Bill]) -> Spent:
-    """The sum over all runs, from their summaries."""
+    """The costs of several runs together, from their summaries."""
     return added(
         _spent(role, bill.calls.of(role), bill.tokens.of(role), bill.cost_usd.of(role), role in bill.tokens_estimated)
         for bill in summaries
@@ -113,7 +113,7 @@ def _spent(role: Role, calls: int, tokens: TokenCounts, usd: float | None, estim
 
 
 def added(parts: Iterable[Spent]) -> Spent:
-    """The sum of several costs; the price is unknown if the price of one part is."""
+    """The sum of several costs. Its dollars are None if those of any part are None."""
     every = list(parts)
     costs = [part.usd for part in every if part.usd is not None]
     return Spent(
@@ -135,7 +135,7 @@ def measured_once(
     constant: float,
     spent: Spent,
 ) -> Sentence:
-    """One skill against a score without a skill. If there is no such score (`than` is empty), only the figures."""
+    """The verdict on one skill against a baseline's score; if `than` is empty, only the figures without a verdict."""
     sure = f" (95 % interval: {interval[0]:.2f} to {interval[1]:.2f})" if interval else ""
     measured = f"{score:.2f} on {counted(tasks, split)}{sure}"
     if not than:

@@ -1,4 +1,4 @@
-"""The operational checklist: each check passes, warns or fails, and says how to fix it."""
+"""The checks of `skillopt doctor`: each passes, warns or fails, and says how to fix the problem."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ from skillopt.training.requests.replies import text_schema
 from skillopt.training.schedule import auto_schedule
 
 NOISE = 0.1
-"""The noise (share of flipped outcomes) for which the doctor reports the smallest gain that a gate can see."""
+"""The share of outcomes that change by chance, for which the doctor reports the smallest gain that a gate can see."""
 PLAUSIBLE = 0.25
-"""A gain that a training often reaches; the splits should be large enough to show it."""
+"""A gain that a training often reaches. The splits should be large enough to show such a gain."""
 _SCORED = 10
-"""The most items of each split that the scorer is tried on."""
+"""The most items of each split with which the scorer is tried."""
 _ASKED = Item(id="doctor", question="Reply with the word ready. Do nothing else.")
 
 
@@ -60,12 +60,12 @@ def failed(name: str, says: str, fix: str) -> Check:
 
 
 def warned(name: str, says: str, fix: str) -> Check:
-    """A warning, or a pass if there is nothing to fix."""
+    """A check with a warning, or a passed check if `fix` is empty."""
     return Check(name=name, status="warn" if fix else "pass", says=says, fix=fix)
 
 
 async def examine(config: Config, *, offline: bool = False) -> list[Check]:
-    """All checks. Without `offline`, each role's endpoint is asked one short question, which is paid for."""
+    """Run all checks. If `offline` is false, each role's endpoint gets one short request, which is paid for."""
     with ExitStack() as stack:
         try:
             env = stack.enter_context(using_env(config))
@@ -85,7 +85,7 @@ async def examine(config: Config, *, offline: bool = False) -> list[Check]:
 
 
 def _headroom(config: Config, env: Env, skill: Skill) -> Check:
-    """The finding of a probe of the same tasks and target, or the cost of one."""
+    """The finding of an earlier probe of the same tasks and target; else what a probe would cost."""
     file = probe_folder(config, env, skill) / "probe.json"
     if file.is_file():
         found = Probe.model_validate(read_json(file))
@@ -98,7 +98,7 @@ def _headroom(config: Config, env: Env, skill: Skill) -> Check:
 
 
 async def _agent(config: Config) -> Check:
-    """One short task for a coding agent that is the target."""
+    """Check with one short task whether the coding agent that is the target answers."""
     started = time.monotonic()
     quick = config.model_copy(update={"hardware": config.hardware.model_copy(update={"max_retries": 0})})
     try:
@@ -116,7 +116,7 @@ async def _agent(config: Config) -> Check:
 
 
 def cheap(config: Config, env: Env, skill: Skill, plan: Plan) -> list[Check]:
-    """The checks that need only the config and the data; `train` runs them."""
+    """The checks that need only the config and the data. `skillopt train` also runs them."""
     return [
         check_sizes(config, env),
         _gate(config),
@@ -139,7 +139,7 @@ def preflight(config: Config, env: Env, skill: Skill, parts: Parts) -> Preflight
 
 
 def check_sizes(config: Config, env: Env) -> Check:
-    """Check that the splits are large enough: too few tasks are the commonest reason for "cannot tell"."""
+    """Check that the splits are large enough. Too few tasks are the most frequent reason for "cannot tell"."""
     sizes = {split: len(env.items(split)) for split in SPLITS}
     says = ", ".join(f"{count} {split}" for split, count in sizes.items()) + "; disjoint"
     known = is_deterministic(config, "target")
@@ -161,8 +161,8 @@ def _gate(config: Config) -> Check:
     """Check the gate. A strict gate compares two single measurements, so with a noisy target some gains are luck."""
     gate = config.evaluation.gate
     if gate == "strict" and not is_deterministic(config, "target"):
-        says = f"strict, while {config.models.target_model} may answer the same task differently another time"
-        fix = "set evaluation.gate to paired: it confirms gains on fresh samples, and is strict if nothing varies"
+        says = f"strict, but {config.models.target_model} may give different answers to the same task"
+        fix = "set evaluation.gate to paired, which confirms gains with fresh samples"
         return warned("gate", says, fix)
     return passed("gate", gate)
 
@@ -186,12 +186,12 @@ def _images(config: Config, env: Env) -> Iterator[Check]:
         says = f"{count} tasks have images, and {target} cannot see them"
         yield failed("images", says, "choose a target that takes images")
     elif takes is None:
-        says = f"{count} tasks have images; whether {target} takes them is not known here"
+        says = f"{count} tasks have images; SkillOpt does not know whether {target} can see them"
         yield warned(
             "images",
             says,
-            "look it up in the model's documentation: a model that cannot see refuses such tasks, or answers without "
-            "the images",
+            "read the model's documentation: a model that cannot see images refuses such tasks, or answers without "
+            "them",
         )
 
 
@@ -203,8 +203,7 @@ def _initial(config: Config, skill: Skill) -> Check:
 
 
 def _schedule(config: Config, plan: Plan, skill: Skill) -> Check:
-    """Check the schedule. Cosine fits a run that explores, constant fits a run that refines; another choice needs a
-    reason."""
+    """Check the schedule. A choice that differs from that of `auto` needs a reason in the notes."""
     rate, patience, fix = config.optimizer.learning_rate, config.train.patience, ""
     auto, name = auto_schedule(plan.steps, skill.tokens), plan.schedule.partition(":")[0]
     if plan.schedule == auto.summary:
@@ -225,12 +224,12 @@ def _schedule(config: Config, plan: Plan, skill: Skill) -> Check:
 
 
 def _boundary(config: Config) -> Check:
-    """A run of several epochs without the slow update is refused by the config itself."""
+    """Check the end of epochs. (The config itself refuses several epochs without the slow update.)"""
     if config.train.num_epochs == 1:
         return passed("epoch boundary", "one epoch: no slow update")
     if not config.optimizer.use_meta_skill:
-        fix = "set optimizer.use_meta_skill=true: later epochs then know what earlier ones tried"
-        return warned("epoch boundary", "slow update on, meta skill off", fix)
+        fix = "set optimizer.use_meta_skill=true, so that later epochs know what earlier epochs tried"
+        return warned("epoch boundary", "the slow update is on, the meta skill is off", fix)
     return passed("epoch boundary", "slow update and meta skill are on")
 
 
@@ -249,7 +248,7 @@ def _prices(config: Config) -> Iterator[Check]:
 
 
 def _output(config: Config, env: Env, skill: Skill) -> Check:
-    """Check the output folder: the nearest folder that exists must be writable. Each run has its own folder there."""
+    """Check that the output folder, or its nearest parent that exists, is writable. Each run has a folder in it."""
     root = Path(config.env.output_root).absolute()
     place = next(folder for folder in (root, *root.parents) if folder.exists())
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
@@ -274,8 +273,8 @@ def _dotenv() -> Iterator[Check]:
 
 
 def _budget(config: Config, plan: Plan) -> Check:
-    """Check the budget. A limit below the low end of the plan stops nearly every run; a limit below the high end stops
-    some runs."""
+    """Check the budget. A limit below the plan's range stops nearly every run; a limit inside the range stops some
+    runs."""
     limits = [pair for pair in _limits(config, plan) if pair[1] is not None]
     if not limits and all(provider_of(config.role(role).model).is_free for role in roles_of(config)):
         return passed("budget", "no limit is set, and nothing costs money")
@@ -302,9 +301,9 @@ def _limits(config: Config, plan: Plan) -> Iterator[tuple[str, float | None, Est
 
 
 async def scorer(env: Env, metric: str = "hard") -> Check:
-    """Score the same outputs twice. An item's own answer must be right, and another item's answer wrong."""
+    """Check the scorer: score each output twice. An item's own answer must be right, another item's answer wrong."""
     if is_noisy(env):
-        says = "a judge, or declared noisy: the same output may get another score; the paired gate allows for it"
+        says = "a judge, or declared noisy: the same output may get different scores, which the paired gate expects"
         return passed("scorer", says)
     unsure = []
     items = [item for split in SPLITS for item in env.items(split)[:_SCORED]]
@@ -314,7 +313,7 @@ async def scorer(env: Env, metric: str = "hard") -> Check:
                 fault = await two_scores(env, item, output)
             except Exception as error:  # whatever a scorer raises is the finding
                 says = f"raises {type(error).__name__} on item '{item.id}' for the output {output[:30]!r}: {error}"
-                return failed("scorer", says, "a scorer returns a Score for any text")
+                return failed("scorer", says, "change the scorer: it must return a score for any text")
             if fault:
                 return failed("scorer", fault.says, fault.fix)
         if item.answers and (await score_output(env, item, item.answers[0])).hard < 1:
@@ -322,7 +321,7 @@ async def scorer(env: Env, metric: str = "hard") -> Check:
     if can_be_tried(env) and (finding := await scorer_finding(env, items, metric)):
         return Check(name="scorer", status="fail" if finding.certain else "warn", says=finding.says, fix=finding.fix)
     if unsure:
-        says = f"the item's own answer does not score 1: {', '.join(unsure[:5])}"
+        says = f"an item's own answer scores less than 1: {', '.join(unsure[:5])}"
         return warned("scorer", says, "check these items' answers and env.scoring")
     return passed("scorer", f"same score twice and no error on {len(items)} items")
 
@@ -332,7 +331,7 @@ def _outputs(item: Item) -> list[str]:
 
 
 def _opens(config: Config, role: str) -> Check:
-    """Name, URL and key, without a call."""
+    """Check a role's model without a call: its name, URL and key."""
     name = config.role(role).model
     try:
         model = open_model(role, config)
@@ -342,7 +341,8 @@ def _opens(config: Config, role: str) -> Check:
 
 
 async def endpoints(config: Config, env: Env | None = None) -> list[Check]:
-    """One short question to each role's model: reachable, key valid, model there; the optimizer's with a schema."""
+    """Check each role's endpoint with a short request: is it reachable, the key valid, the model there? Optimizer and
+    judge must reply with JSON."""
     tries: dict[str, Callable[[Caller], Any]] = {"target": _answers, "optimizer": _fits_schema, "judge": _fits_schema}
     quick = config.model_copy(update={"hardware": config.hardware.model_copy(update={"max_retries": 2})})
     checks = []
@@ -385,6 +385,6 @@ async def _fits_schema(caller: Caller) -> tuple[str, str]:
     if caller.form != "schema":
         return (
             ", without JSON schemas",
-            "replies are checked in any case; a model with JSON schemas loses fewer replies",
+            "optional: use a model with JSON schemas, of which fewer replies are unusable",
         )
     return ", with a JSON schema", ""

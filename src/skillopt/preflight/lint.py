@@ -1,4 +1,4 @@
-"""Checks of a skill that need no run: its form, links, scripts, lines and length."""
+"""Checks a skill without running it: its form, links, scripts, lines and length."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from skillopt.training.edits.similarity import (
 
 Level = Literal["error", "warning"]
 _MOST_LINES, _MOST_TOKENS = 500, 5000
-"""The most lines and tokens of a body that the format's authors advise."""
+"""The most lines and the most tokens of a body that the authors of the format advise."""
 _LINK = re.compile(r"!?\[[^\]\n]*\]\(\s*<?([^)<>\s]+)>?(?:\s+[\"'(][^)\n]*)?\)|^\s{0,3}\[[^\]\n]+\]:\s*<?(\S+?)>?\s*$")
 _NAMED = re.compile(r"(?<![\w/.-])((?:\./)?(?:references|scripts|assets)/[\w./-]*\w)")
-"""A file of the package that is named in the text or in a command."""
+"""The name of a file of the package in the text or in a command."""
 _CODE_SPAN = re.compile(r"(`+)(.+?)\1")
 _TIME = re.compile(
     r"\bas of (?:now|today|this writing|(?:\w+ )?\d{4})\b|\bat (?:the moment|present|this time)\b|\bnowadays\b"
@@ -53,7 +53,7 @@ _PATH = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing that is wrong, and how to fix it."""
+    """One problem of a skill, and how to fix it."""
 
     rule: str
     level: Level
@@ -66,10 +66,10 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Tokens:
-    """Tokens by when they are paid for; exact if the extra `tokens` is installed."""
+    """The tokens of a skill, by when they are paid for. The counts are exact if the extra `tokens` is installed."""
 
     listed: int
-    """Tokens of the name and description. Every request to an agent with the skill pays for them. 0 for a plain
+    """Tokens of the name and description; every request to an agent that has the skill pays for them. 0 for a plain
     file."""
     loaded: int
     """Tokens of the document itself. Every task that uses the skill pays for them."""
@@ -84,7 +84,7 @@ class Linted:
 
     @property
     def counts(self) -> str:
-        """`2 errors, 1 warning`; empty if nothing was found."""
+        """The number of findings in words, such as `2 errors, 1 warning`; empty if there are none."""
         levels = [finding.level for finding in self.findings]
         known = ((levels.count(level), level) for level in ("error", "warning"))
         return ", ".join(f"{count} {level}{'s' * (count > 1)}" for count, level in known if count)
@@ -94,7 +94,7 @@ NOTHING = Linted(findings=(), tokens=Tokens(listed=0, loaded=0, on_demand=0))
 
 
 def lint(source: Source) -> Linted:
-    """All rules on all files; nothing is run, and nothing is asked of any model."""
+    """Apply all rules to all files of a skill. Nothing is run, and no model is called."""
     found = [*_form(source), *_lines(source)]
     for name in sorted(source.files):
         found += _file(source, name)
@@ -105,7 +105,7 @@ def lint(source: Source) -> Linted:
 def _form(source: Source) -> Iterator[Finding]:
     package = source.document
     if not package.body.strip():
-        yield _finding(source, "empty", "error", 1, "the skill has no text", "write what the agent is to do")
+        yield _finding(source, "empty", "error", 1, "the skill has no text", "write what the agent must do")
     if open_fence(source.text):
         line = _opened(source.text)
         yield _finding(source, "fence", "error", line, "a code fence is opened here and never closed", "close it")
@@ -123,12 +123,12 @@ def _form(source: Source) -> Iterator[Finding]:
         yield _finding(source, "form", "error", 1, problem, "see https://agentskills.io/specification")
     lines, tokens = package.body.count("\n"), count_tokens(package.body)
     if lines > _MOST_LINES or tokens > _MOST_TOKENS:
-        says = f"the body has {lines:,} lines and {tokens:,} tokens; {_MOST_LINES} and {_MOST_TOKENS:,} are advised"
+        says = f"the body has {lines:,} lines and {tokens:,} tokens; advised limits: {_MOST_LINES} and {_MOST_TOKENS:,}"
         yield _finding(source, "form", "warning", source.first_line, says, "move parts to references/")
 
 
 def _lines(source: Source) -> Iterator[Finding]:
-    """Instructions of the main document that say the same, or the opposite."""
+    """Findings on instructions of the main document that say the same, or the opposite."""
     own = [part for part in rules(Skill(source.document.body)) if len(content_words(part.text)) > 2]
     first = source.text.count("\n") - source.document.body.count("\n")
 
@@ -145,7 +145,7 @@ def _lines(source: Source) -> Iterator[Finding]:
                 yield _finding(source, "duplicate", "warning", at(b), says, "remove one of the two lines")
             elif opposite_text(a.text, b.text) or other_value(a.text, b.text):
                 says = f"contradicts line {at(a)}: '{shortened(b.text, 71)}' / '{shortened(a.text, 71)}'"
-                yield _finding(source, "contradiction", "warning", at(b), says, "keep the line that is meant")
+                yield _finding(source, "contradiction", "warning", at(b), says, "remove the line that is wrong")
 
 
 def _file(source: Source, name: str) -> Iterator[Finding]:
@@ -172,10 +172,10 @@ def _markdown(source: Source, name: str, text: str) -> Iterator[Finding]:
         if not inside and (match := _TIME.search(line)):
             says = f"'{match[0]}' is only true for a time"
             yield _finding(
-                source, "time", "warning", number, says, "say what holds at any time, or give the date", name
+                source, "time", "warning", number, says, "write what is true at any time, or give the date", name
             )
         if match := _PATH.search(line):
-            says = f"'{match[0][:80]}' is a path that only one machine has"
+            says = f"'{match[0][:80]}' is a path that exists on only one machine"
             yield _finding(
                 source, "path", "warning", number, says, "write the path relative to the skill or the task", name
             )
@@ -192,7 +192,7 @@ def _links(source: Source, name: str, number: int, line: str, *, fenced: bool) -
         base = "" if target in named and target not in linked else posixpath.dirname(name)
         place = posixpath.normpath(posixpath.join(base, path)) if path else name
         if path.startswith("/") or place.startswith(".."):
-            says = f"'{target}' leads out of the package, and other machines do not have that file"
+            says = f"'{target}' leads out of the package; other machines do not have that file"
             yield _finding(source, "link", "warning", number, says, "copy the file into the package", name)
         elif not source.has(place):
             yield _finding(
@@ -226,7 +226,7 @@ def _finding(
 
 
 def _opened(text: str) -> int:
-    """The line that opens the code fence that is never closed."""
+    """The number of the line with the code fence that is never closed."""
     fence, line = "", 1
     for number, one in enumerate(text.split("\n"), 1):
         before, fence = fence, open_fence(f"{fence}\n{one}" if fence else one)
@@ -244,7 +244,7 @@ class Trouble:
 
 
 def parse_trouble(name: str, text: str) -> Trouble | None:
-    """Why a file cannot be parsed; None if it can, or if files of this type are not checked."""
+    """The reason why a file cannot be parsed; None if it can be parsed, or if files of this type are not checked."""
     ending = name.rpartition(".")[2].lower() if "." in name else ""
     first = text.split("\n", 1)[0]
     if ending == "py" or (not ending and re.match(r"#!.*\bpython", first)):
@@ -258,7 +258,7 @@ def parse_trouble(name: str, text: str) -> Trouble | None:
         if "expected a single document" in str(error):  # a YAML file may hold several documents
             return None
         found = re.search(r"line (\d+)", str(error))
-        return Trouble(int(found[1]) if found else 1, f"is not {ending.upper()}: {str(error)[:200]}")
+        return Trouble(int(found[1]) if found else 1, f"is not valid {ending.upper()}: {str(error)[:200]}")
     return None
 
 

@@ -1,4 +1,4 @@
-"""Descriptions of a library that an agent could mix up, by their words. Asks no model."""
+"""Finds descriptions in a library that an agent could mix up, by their words. No model is called."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from skillopt.skill.package import PackageError
 from skillopt.training.edits.similarity import content_words
 
 _SHARED, _FEWEST = 0.5, 3
-"""The share of the shorter description's words that the other has too, and how many words that must be."""
+"""The least share of the shorter description's words that both have, and the least number of such words."""
 _COMMON_WORDS = """
 use used using uses when whenever for to of and or in on with from by as at it its is are be any all this these their
 your you user users asks ask asked about need needs want wants how what do does not skill skills helps help task tasks
@@ -22,7 +22,7 @@ _COMMON = frozenset(_COMMON_WORDS.split())
 
 
 def with_overlaps(sources: Mapping[str, Source], linted: Mapping[str, Linted]) -> dict[str, Linted]:
-    """The results of lint, with a warning for each skill whose description is much like another's."""
+    """Add to the results of lint a warning for each skill whose description is similar to that of another skill."""
     words = {name: found for name, source in sources.items() if (found := _words(source))}
     findings: dict[str, list[Finding]] = {name: [] for name in linted}
     for a, b in combinations(sorted(words), 2):
@@ -44,7 +44,7 @@ def _words(source: Source) -> set[str]:
 
 
 def _stem(word: str) -> str:
-    """`codes` and `code` are one word."""
+    """The word without a plural `s`, so that `codes` and `code` count as one word."""
     return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
 
 

@@ -1,7 +1,7 @@
-"""Estimates a run before anything is spent: calls by stage and role, tokens, money and time.
+"""Estimates a run before anything is paid for: calls by stage and role, tokens, dollars and time.
 
-The steps are those of the training loop (training/batches.py). The rest are estimates for a run that goes to its last
-step: a likely value, and a range around it (record/forecast.py). A run that ends early takes less.
+The number of steps is exact (training/batches.py). All other figures are estimates for a run that does all its steps: a
+likely value, and a range around it (record/forecast.py). A run that ends early needs less.
 """
 
 from __future__ import annotations
@@ -34,33 +34,34 @@ from skillopt.training.schedule import scheduled_rate
 from skillopt_benchmarks.published import published_set
 
 EDIT_TOKENS = {"llm": 200, "sim": 10}
-"""An edit's length, for the estimate of how the skill grows; as in recorded runs."""
+"""Tokens of an edit, by the kind of optimizer, as in recorded runs; used to estimate the skill's length."""
 LONG_SKILL = 4000
-"""The tokens that a skill has when an LLM stops making it longer (assumed)."""
+"""The most tokens by which an LLM makes a skill longer (assumed)."""
 ACCEPTED = 0.5
-"""The share of steps that the gate accepts."""
+"""The share of steps that the gate accepts, for the estimate."""
 EXAMPLE_TOKENS = 12
-"""Tokens that a worked example has besides its task: its form and the answer."""
+"""Tokens of a worked example without its task: its form and the answer."""
 REPLY_TOKENS = {"searchqa": 5, "docvqa": 7, "alfworld": 6, "textworld": 4, "reasoning_gym": 12, "officeqa": 18}
 REPLY_TOKENS |= {"sim": 8, "livemathematicianbench": 400, "spreadsheetbench": 300}
-"""The target's replies by env: as in the recorded runs of the mini sets (bench/learning); the last two are assumed."""
+"""Tokens of the target's reply, by env, as in recorded runs of the mini sets (bench/learning); the last two are
+assumed."""
 REPLY, OPTIMIZER_REPLY, JUDGE_REPLY = 25, 1600, 60
-"""Tokens of a reply: of the target in other envs, of the optimizer (as in recorded runs), of a judge (assumed)."""
+"""Tokens of a reply of the target in other envs, of the optimizer (as in recorded runs) and of a judge (assumed)."""
 _REPLIES = {"optimizer": OPTIMIZER_REPLY, "judge": JUDGE_REPLY}
 TURN_TOKENS, TURNS = 60, 0.6
-"""Tokens that a turn of a game adds to later prompts; the share of the allowed turns that a game takes."""
+"""Tokens that each turn adds to later prompts, and the share of the allowed turns that a task takes."""
 SECONDS = {"target": 1.5, "optimizer": 15.0, "judge": 3.0}
 """Seconds per call, by role (assumed)."""
 HANDOFF_SECONDS = 120.0
 """Seconds that a person or agent needs for one letter (assumed)."""
 GATED = 0.8
-"""The share of a split that a gate measures before its verdict is certain; as in the simulated world."""
+"""The share of the validation split that a gate measures before it decides, as in the simulated world."""
 REPEATED = 0.7
-"""Rollouts that a noisy gate adds for fresh samples, as a share of the split; as in the simulated world."""
+"""The rollouts of fresh samples in a noisy gate, as a share of the validation split, as in the simulated world."""
 WORDED = 2
-"""Wordings of a minimal remedy that do the first batch (assumed)."""
+"""The number of wordings of a minimal remedy that are tried on the first batch (assumed)."""
 RETRIED = 1.1
-"""Requests to the optimizer for each usable reply: some cannot be used."""
+"""The number of requests to the optimizer for each usable reply."""
 _SAMPLE = 100
 """The most items of a split whose length is measured."""
 
@@ -71,13 +72,13 @@ class Workload:
 
     sizes: dict[str, int]
     tokens: float
-    """The mean length of a task."""
+    """The mean number of tokens of a task."""
     text_tokens: float = 0.0
-    """The length of the part that the analysts read; 0: the whole task."""
+    """The mean number of tokens of the part of a task that analysts read; 0: analysts read the whole task."""
     turns: int = 1
     """The most target calls that a task may take."""
     answers: int = 0
-    """How many different answers there are, if they are a small closed set."""
+    """The number of different answers if they are a small closed set; else 0."""
     judged: bool = False
     asks_optimizer: bool = True
 
@@ -100,7 +101,7 @@ def plan_run(config: Config, env: Env, skill: Skill, *, parts: Parts | None = No
 
 
 def plan_published(config: Config, skill: Skill) -> Plan | None:
-    """The plan for a benchmark's full set by its published figures, before its data is there; None for other tasks."""
+    """The plan for the full set of a benchmark from its published figures, without its data; None for other tasks."""
     facts = published_set(config.env.benchmark)
     if facts is None:
         return None
@@ -180,7 +181,7 @@ def _target_stages(
 
 
 def _history(config: Config) -> float:
-    """Earlier turns in a prompt."""
+    """The most earlier turns in a prompt."""
     history = config.env.options.get("history")
     return history if isinstance(history, int) else math.inf
 
@@ -214,7 +215,7 @@ def _optimizer_stages(
 
 
 def _merges(lists: int, fan_in: int) -> int:
-    """How many merge requests are needed until one list of proposals is left."""
+    """The number of merge requests that make one list of edits from several lists."""
     count = 0
     while lists > 1:
         lists = math.ceil(lists / fan_in)
@@ -223,7 +224,7 @@ def _merges(lists: int, fan_in: int) -> int:
 
 
 def _judge_stage(lines: Sequence[StagePlan], tasks: Workload, config: Config) -> StagePlan:
-    """A judge scores every rollout, as often as its options say."""
+    """The calls of the judge, which scores every rollout one or more times."""
     target = [line for line in lines if line.role == "target"]
     calls, rounds = (sum(each) for each in zip(*((line.calls, line.rounds) for line in target), strict=True))
     role, prompt = "judge" if config.models.judge_model else "optimizer", tasks.tokens + 250 + reply_tokens(config)
@@ -234,7 +235,7 @@ def _judge_stage(lines: Sequence[StagePlan], tasks: Workload, config: Config) ->
 def _grown(
     config: Config, parts: Parts, tasks: Workload, skill: Skill, batches: list[int], rates: list[float]
 ) -> float:
-    """The skill's length at the end of a run."""
+    """The estimated tokens of the skill at the end of a run."""
     exemplars = [isinstance(analyst, ExemplarAnalyst) for analyst in parts.analysts]
     edit = EDIT_TOKENS["sim" if provider_of(config.models.optimizer_model).is_simulated else "llm"]
     block = min(tasks.answers or max(batches, default=0), max(batches, default=0)) * (tasks.tokens + EXAMPLE_TOKENS)
@@ -248,14 +249,14 @@ def reply_tokens(config: Config) -> int:
 
 
 def _task_tokens(env: Env) -> float:
-    """The mean length of an item, by a sample of each split."""
+    """The mean number of tokens of a task, from a sample of each split."""
     splits = [env.items(split) for split in SPLITS]
     sample = [item for items in splits for item in items[:: max(1, len(items) // _SAMPLE)]]
     return sum(count_tokens(f"{item.context}\n\n{item.question}") for item in sample) / max(1, len(sample))
 
 
 def is_deterministic(config: Config, role: str) -> bool:
-    """The config's value, else the provider's."""
+    """Does the role's model always give the same reply? The config decides; without its value, the provider does."""
     declared = config.role(role).deterministic
     name = config.role(role).model
     if declared is not None:
@@ -277,8 +278,8 @@ def _call_seconds(config: Config, role: str) -> float:
 
 
 def _usage(config: Config, role: str, lines: Sequence[StagePlan]) -> Usage:
-    """A model with a reasoning effort may use its whole limit for each reply. A cache that is not asked for may miss,
-    and is not counted on."""
+    """The estimated tokens of a role. With a reasoning effort, a reply is assumed to use half of its limit. Prompts
+    count as cached only if the provider caches on request."""
     settings = config.role(role)
     reply = reply_tokens(config) if role == "target" else min(settings.max_tokens, _REPLIES[role])
     reply = reply if settings.reasoning_effort in {"", "none"} else settings.max_tokens // 2

@@ -1,4 +1,4 @@
-"""`skillopt init`: a folder that is ready to train, from the demo's tasks or from the user's file."""
+"""`skillopt init`: writes a folder that is ready to train, with the demo's tasks or with tasks from the user's file."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from skillopt.tasks.task_file import BadRowsError, TaskFile, read_task_file
 LOCAL = "local:qwen2.5-coder-0.5b"
 OPTIMIZER = "openai:gpt-4o"
 STEPS = 8
-"""The least steps of a training on the user's own tasks; with fewer, an optimizer has no time to learn."""
+"""The least number of steps of a training on the user's own tasks. With fewer steps, an optimizer can hardly learn."""
 MOST_NAMED = 12
-"""Possible answers that the initial skill names; more of them are no longer one line."""
+"""The most possible answers that the initial skill names. More answers do not fit on one line."""
 SECTIONS = "\n\n".join(f"## {title}" for title in STANDARD)
-"""Headings that edits can name; an empty one is neither sent to the target nor written to `best_skill.md`."""
+"""Headings that edits can name. Empty sections are neither sent to the target nor written to `best_skill.md`."""
 DEMO_TASK = "Each task is a message of a tenant; the reply names the team that it goes to."
 THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9)
-"""Shares of words that free text must have in common with the expected answer."""
+"""Thresholds for the f1 scorer: shares of words that a reply must have in common with the expected answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +45,9 @@ class InitOptions:
     """The options of `skillopt init`."""
 
     source: Path | None = None
-    """The user's file; None for the demo's tasks."""
+    """The user's file of tasks; None for the demo's tasks."""
     question: str = ""
-    """The column of the question, if its name does not show it."""
+    """The name of the column with the question, if SkillOpt does not recognise it."""
     answer: str = ""
     id: str = ""
     type: str = ""
@@ -59,11 +59,11 @@ class InitOptions:
     scorer: bool = False
     """Write a scorer.py, and use it."""
     env: bool = False
-    """A custom env in place of tasks in a file."""
+    """Write a custom env in place of tasks in a file."""
 
 
 def write_folder(folder: Path, options: InitOptions) -> list[str]:
-    """Write it whole or not at all; gives the lines to print."""
+    """Write the folder completely or not at all. Returns the lines to print."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder}: exists already; choose another name, or remove the folder first")
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -115,7 +115,7 @@ def _seed(named: Sequence[str]) -> str:
 
 
 def _answers_to_name(train: Sequence[Item]) -> tuple[str, ...]:
-    """The closed set of answers of the training tasks; empty if they do not fit on a line."""
+    """The possible answers, if they are a small closed set that fits on a line; else empty."""
     counts = Counter(item.answers[0] for item in train if item.answers)
     single = all(len(item.answers) == 1 for item in train)
     plain = all(len(answer) <= 40 and not re.search(r"[,\n]", answer) for answer in counts)
@@ -167,7 +167,7 @@ def _write_config(
 
 
 def _task(read: TaskFile) -> str:
-    """A sentence on the tasks, made from the file's headings."""
+    """A sentence about the tasks, made from the names of the file's columns."""
     asked, wanted = read.columns["question"], read.columns.get("answers", "")
     reply = f"the right reply is its “{wanted}”" if wanted else "the reply is its answer"
     return f"Each task is a “{asked}”; {reply}."
@@ -223,24 +223,24 @@ def _needs_answers(options: InitOptions) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Scoring:
-    """The scorer, and the reason for it if that is not obvious."""
+    """The scorer, and the reason for the choice if it is not obvious."""
 
     name: str
     options: str = ""
     soft: bool = False
-    """Is partial credit useful with this scorer?"""
+    """True if partial credit is useful with this scorer."""
     why: str = ""
 
     def text(self) -> str:
-        """The lines of the config."""
+        """The lines of the config for this scorer."""
         others = "exact, contains, choice, number, f1, anls, regex, json, judge, or scorer.py:score"
-        prose = "shared words; for free text, judge is better: the optimizer model grades each reply, a call for each"
+        prose = "shared words; for free text, judge is better: the optimizer model grades each reply, one call each"
         lines = [f"  scoring: {self.name} # {prose if self.why else others}"]
         return "\n".join([*lines, f"  scoring_options: {self.options}"] if self.options else lines)
 
 
 def _scoring(options: InitOptions, items: Sequence[Item]) -> Scoring:
-    """The scorer that the user wants, else one that fits the answers."""
+    """The scorer that the user names, else a scorer that fits the answers."""
     if options.scoring or options.scorer:
         return Scoring(name=options.scoring or "scorer.py:score")
     if any(item.get("scoring") for item in items):
@@ -258,19 +258,19 @@ def _scoring(options: InitOptions, items: Sequence[Item]) -> Scoring:
         options=f"{{threshold: {threshold}}}",
         soft=True,
         why=f"the answers are free text ({words_of(items)} words on average): f1 scores a reply by the words that it "
-        "shares with the answer; --scoring judge lets the optimizer model grade it, a call for each reply",
+        "shares with the answer; with --scoring judge the optimizer model grades each reply, one call each",
     )
 
 
 def _threshold(answers: Sequence[str]) -> float:
-    """The lowest threshold at which most answers are not accepted in place of the next task's answer."""
+    """The lowest threshold at which most answers are wrong for the next task."""
     alike = [token_f1(one, other) for one, other in itertools.pairwise(answers)]
     fits = (limit for limit in THRESHOLDS if sum(score >= limit for score in alike) * 2 <= len(alike))
     return next(fits, THRESHOLDS[-1])
 
 
 def own_file(options: InitOptions, source: Path, *, answers: bool) -> TaskFile:
-    """The tasks of the user's file. With `answers`, each task must have one."""
+    """Read the tasks of the user's file. If `answers` is true, each task must have an answer."""
     columns = {"question": options.question, "answers": options.answer, "id": options.id, "type": options.type}
     try:
         return read_task_file(source, columns=columns, answers=answers, skip_bad=options.skip_bad)

@@ -65,7 +65,7 @@ class JudgeCalibration(Document):
     agreement: float
     """The share of answers on which the judge and the person both say pass, or both say fail."""
     kappa: float | None
-    """Cohen's kappa on pass or fail; None if the judge or the person grades all answers the same."""
+    """Cohen's kappa on pass or fail; None if the judge and the person both say the same for every answer."""
     spearman: float | None
     """Spearman's rank correlation of the judge's and the person's grades; None if one of them never varies."""
     excess: float
