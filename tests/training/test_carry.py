@@ -122,7 +122,7 @@ def check_carry(out: Path) -> None:
     assert len(second["applied"]) - len(carried) > 0
     assert len(second["applied"]) <= round(second["learning_rate"]["used"])
     assert not {each["id"] for each in second["pending"]} & {each["id"] for each in carried}
-    assert "it broke nothing, and is tried again" in spy.asked("reflect")[-1]
+    assert "It broke nothing, and is tried again" in spy.asked("reflect")[-1]
     assert '"kind":"edits_carried"' in (run.root / "events.jsonl").read_text().replace('": "', '":"')
 
 

@@ -41,8 +41,8 @@ MOST_STEPS = 12
 MOST_EDITS = 12
 """The most edits of one step that a run remembers for the optimizer; applied edits come first."""
 PENDING = (
-    "pending: it is not in the skill. It broke nothing, and is tried again with the next step's edits if the limit leaves "
-    "a slot and none of them changes the same text; do not repeat it"
+    "pending: it is not in the skill. It broke nothing, and is tried again with the next step's edits if the limit "
+    "leaves a slot and none of them changes the same text; do not repeat it"
 )
 BEATEN = "left out: the short text alone scored as well or better on the validation tasks"
 LEFT_OUT = "rejected: validation tasks that it broke passed again without it"
