@@ -50,7 +50,7 @@ def _normal(key: str, value: Any) -> Any:
         return "exact" if value.startswith(PASSED_IN) else Path(value).name
     if key == "models.optimizer_model" and (provider := provider_of(value)).path == "folder":
         return provider.prefix
-    if key == "models.optimizer_options":  # of a command, only the arguments change its answers
+    if key == "models.optimizer_options":  # only the arguments of a command change its answers
         return {"args": value["args"]} if value.get("args") else {}
     if key == "env.agent_options" and value.get("workspace"):
         return {**value, "workspace": Path(value["workspace"]).name}

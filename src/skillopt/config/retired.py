@@ -10,7 +10,7 @@ RETIRED = {
     "env.split_ratio": "set env.split={train: 0.5, val: 0.25, test: 0.25}, or other shares",
     "optimizer.lr_control_mode": "set optimizer.lr_scheduler",
     "optimizer.skill_update_mode": "remove the key; only edits change a skill",
-    "optimizer.slow_update_gate_with_selection": "remove the key; guidance always passes the gate, and "
+    "optimizer.slow_update_gate_with_selection": "remove the key; the gate always decides on guidance, and "
     "optimizer.slow_update_gate sets its rule",
     "train.train_size": "set env.options.limit={train: N}",
     "budget.target": "set budget.max_usd or budget.max_calls for both roles",
@@ -22,7 +22,7 @@ RETIRED = {
     "train.speculate": "remove the key; the next rollouts begin as soon as the gate's verdict is certain",
 }
 """The remedy by retired key. A config with such a key is refused, except with the value in FORMER_DEFAULTS."""
-RETIRED_MODELS = {"sim:player": "the simulated player of games is no longer part of SkillOpt; name a model"}
+RETIRED_MODELS = {"sim:player": "the simulated player of games is no longer part of SkillOpt; choose another model"}
 FORMER_DEFAULTS = {
     "evaluation.gate_mixed_weight": 0.5,
     "evaluation.sel_env_num": 0,

@@ -148,7 +148,7 @@ class OptimizerConfig(Section):
 
 class GradientConfig(Section):
     minibatch_size: int = Field(default=0, ge=0)
-    """The trajectories in one request of an analyst; 0: the whole batch, or as many as fit into prompt_tokens."""
+    """The number of trajectories per request of an analyst; 0: the batch, or as many as fit into prompt_tokens."""
     edits_per_minibatch: int = Field(default=16, ge=1, le=64)
     """The most edits in one reply. If the whole batch is one request (minibatch_size 0), the step's learning rate is
     also a limit."""
@@ -165,7 +165,7 @@ class GradientConfig(Section):
     prompts_dir: str = ""
     """Folder of Markdown files (reflect.md …) that replace the package's prompts of the same names."""
     merge: Literal["local", "llm"] = "llm"
-    """How edits are merged. llm: the optimizer merges edits that mean the same; local: only nearly identical texts."""
+    """How edits merge. llm: the optimizer merges edits that mean the same; local: only nearly identical edits merge."""
     merge_fan_in: int = Field(default=8, ge=2, le=64)
     """The most replies whose edits are merged in one request; the edits of more replies are merged level by level."""
     analysts: tuple[str, ...] = Field(default=("llm",), min_length=1)

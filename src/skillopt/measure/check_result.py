@@ -179,7 +179,7 @@ def _about(version: SkillVersion) -> CheckedSkill:
 
 
 def means_of(samples: Sequence[Sample], side: str, metric: str) -> dict[str, float]:
-    """The mean score over the samples of each item, by item, for one side."""
+    """The mean score of each item over its samples with one of the two skills, by item."""
     values: dict[str, list[float]] = {}
     for sample in samples:
         if sample.side == side:

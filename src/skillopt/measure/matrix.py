@@ -86,12 +86,12 @@ def _fell(result: CheckResult, recorded: float) -> bool:
 
 def _pruned(outcome: CheckOutcome) -> Pruning | None:
     """The result of pruning this text with this target, if a run in the output folder has such a result."""
-    body = Skill(outcome.skill.document.body.lstrip("\n"))  # an exported skill's text as the run has it
+    body = Skill(outcome.skill.document.body.lstrip("\n"))  # the text of an exported skill, as it is in its run
     same = {outcome.skill.skill.hash, body.hash}
     for path in sorted(Path(outcome.output_root).glob("*/*/pruned/prune.json")) if outcome.output_root else ():
         try:
             found = read_record(Pruning, path)
-        except UserError as error:  # of any run in the folder
+        except UserError as error:  # the file of some run in the folder is damaged
             warnings.warn(f"a run was left out, so its pruning is not suggested: {error}", stacklevel=2)
             continue
         if found.outcome == "pruned" and found.target == outcome.target and found.skill_hash in same:

@@ -149,7 +149,7 @@ class Trial:
         return total >= -self.margin * (len(self.measured) + len(left)) - EPSILON
 
     def _few_losses(self, looks: int) -> bool:
-        """Are there so few losses so far that there are hardly more than the margin allows? (Hypergeometric test.)"""
+        """Are losses so few that, over all items, there are hardly more than the margin allows? (Hypergeometric)"""
         if self.metric != "hard":
             return False
         seen, total = len(self.measured), len(self.order) - len(self.refused)
@@ -221,7 +221,7 @@ class Trial:
         return "no worse"
 
     def _shown(self, rounds: int) -> bool:
-        """Do the given rounds show that the difference is above -margin?"""
+        """Do this many rounds show that the difference is above minus the margin?"""
         middle, error = self.estimate(rounds)
         return middle - self.quantile * error > -self.margin
 

@@ -113,7 +113,7 @@ def _spent(role: Role, calls: int, tokens: TokenCounts, usd: float | None, estim
 
 
 def added(parts: Iterable[Spent]) -> Spent:
-    """The sum of several costs. Its dollars are None if those of any part are None."""
+    """The sum of several costs. The dollars are None if the dollars of any part are None."""
     every = list(parts)
     costs = [part.usd for part in every if part.usd is not None]
     return Spent(

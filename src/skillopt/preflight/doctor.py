@@ -301,7 +301,7 @@ def _limits(config: Config, plan: Plan) -> Iterator[tuple[str, float | None, Est
 
 
 async def scorer(env: Env, metric: str = "hard") -> Check:
-    """Check the scorer: score each output twice. An item's own answer must be right, another item's answer wrong."""
+    """Check the scorer: an output must score the same twice, and only an item's own answer must be right."""
     if is_noisy(env):
         says = "a judge, or declared noisy: the same output may get different scores, which the paired gate expects"
         return passed("scorer", says)

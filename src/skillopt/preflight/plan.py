@@ -154,7 +154,7 @@ def _target_stages(
     val, test = tasks.sizes["val"], tasks.sizes["test"] if config.evaluation.test else 0
     guided = config.train.num_epochs - 1 if config.optimizer.use_slow_update else 0
     rejected = (1 - ACCEPTED) * steps
-    again = 0 if deterministic else val  # the winner is measured again, since its score may be luck
+    again = 0 if deterministic else val  # the best skill is measured again, because its score may be luck
     baseline = test if config.evaluation.baselines and needs_baseline(skill) else 0
     reads = any(analyst.needs_optimizer for analyst in parts.analysts)
     looks = MOST_PROBED * rejected if reads else 0

@@ -136,7 +136,7 @@ def _write_config(
     llm = bool(options.optimizer) or not local or scoring.name == "judge"
     optimizer = options.optimizer or OPTIMIZER
     models = [f"  target_model: {json.dumps(target)}"]
-    if provider_of(target).has_weights:  # a small model writes up to its limit
+    if provider_of(target).has_weights:  # a small model often writes until its limit
         longest = max(len(answer) for item in split["train"] for answer in item.answers or ("x" * 400,))
         most = 20 if longest <= 20 else min(512, 40 + longest // 2)
         models.append(f"  targets: {{local: {{max_tokens: {most}}}}} # another --target_model has its own limits")
@@ -176,7 +176,7 @@ def _task(read: TaskFile) -> str:
 def _write_readme(inside: Path, folder: Path, options: InitOptions, items: int, scoring: str) -> None:
     own = scoring.startswith("scorer.py")
     scorer = "| `scorer.py` | how an answer becomes a score, with feedback |\n" if own else ""
-    demo = "\nThe demo: tenants' messages go to one of four teams, each named after a tree; it learns which.\n"
+    demo = "\nThe demo: tenants' messages go to four teams, which are named after trees; the skill learns which team.\n"
     about = "" if options.source else demo
     text = _template("demo", "README.md").format(
         name=_name(folder),

@@ -37,7 +37,7 @@ class Paid(Record):
     usd: float | None
     """The cost in dollars; None if a price is unknown."""
     by_stage: dict[str, int]
-    """Calls by stage."""
+    """The number of calls by stage."""
     usd_by_stage: dict[str, float | None]
     tokens_by_stage: dict[str, TokenCounts]
 

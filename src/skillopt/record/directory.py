@@ -155,7 +155,7 @@ class RunDirectory:
         """Remove files of an interrupted step or epoch end: those after the given step, epoch and version."""
         self.patch_log.truncate(patch_log_size)
         if self.conflicts.exists():
-            rows = read_jsonl(self.conflicts) if step else []  # a run that is repeated may have lost them to damage
+            rows = read_jsonl(self.conflicts) if step else []  # if a run is repeated, the file may be damaged
             write_jsonl(self.conflicts, [row for row in rows if row["step"] <= step])
         for last, folder, before, after in (
             (version, self.skills, "skill_v", ".md"),
@@ -245,7 +245,7 @@ class RunDirectory:
         except SkillOptError:
             raise
         except (*ALTERED, OSError) as error:
-            if isinstance(error, OSError) and error.errno != errno.ENAMETOOLONG:  # a version with too many digits
+            if isinstance(error, OSError) and error.errno != errno.ENAMETOOLONG:  # a version's name is too long
                 raise
             words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             way_out = f"`skillopt verify {self.root}` names it"
@@ -281,7 +281,7 @@ def announce(folder: Path, *, finished: bool = False) -> None:
 
 
 def _read_own(folder: Path) -> Skill:
-    if folder.is_symlink():  # a run from another machine may hold anything
+    if folder.is_symlink():  # a run from another machine may contain anything
         raise PackageError(f"{folder}: is a link, but must be a folder")
     return read_folder(folder)
 
@@ -295,8 +295,8 @@ def make_folder(path: Path, *, private: bool) -> None:
 
 
 def is_private(chosen: bool | None, output_root: str) -> bool:
-    """Should other users not read the runs? If the config does not say it (None): is there a `.env` in the working
-    folder, in the output folder or next to the output folder?"""
+    """Are runs closed to other users? `chosen` decides; if it is None, they are closed if there is a `.env` in the
+    working folder, in the output folder or next to the output folder."""
     root = Path(output_root).absolute()
     near = any((folder / ".env").exists() for folder in (Path.cwd(), root, root.parent))
     return near if chosen is None else chosen

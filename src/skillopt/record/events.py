@@ -460,7 +460,7 @@ def events_after(path: Path, offset: int, most: int = 512 * 1024) -> Iterator[tu
 
 
 def event_page(path: Path, skip: int, count: int, text: str) -> tuple[list[EventRow], int]:
-    """`count` of the events that contain a text, newest first and after the first `skip`; and the number of all."""
+    """Return `count` events that contain a text, newest first, without the first `skip`; and the number of all."""
     needle, events, total = text.casefold(), [], 0
     for line in reversed(read_bytes(path).split(b"\n") if path.exists() else []):
         if not line or (needle and needle not in line.decode("utf-8", "replace").casefold()):

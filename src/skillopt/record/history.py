@@ -15,7 +15,7 @@ _RECORDS = TypeAdapter(list[StepRecord])
 
 
 class History:
-    """Writes `history.json`, again after each step."""
+    """Writes `history.json` again after each step."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

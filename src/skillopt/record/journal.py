@@ -73,7 +73,7 @@ class JournalRow:
     stage: str
     model: str
     turn: int
-    """1 for the first call of a rollout."""
+    """1 for the first call of a rollout; another number for later calls."""
     reply: dict[str, Any]
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -86,7 +86,7 @@ class JournalRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Total:
-    """The cost of one role, stage and model."""
+    """Calls, tokens and dollars of one role, stage and model."""
 
     role: str
     stage: str
@@ -201,7 +201,7 @@ class Journal:
             self._shared.take(records)
 
     def take(self, records: list[JournalRow]) -> None:
-        """Copy rows of another journal that this one does not have."""
+        """Copy rows of another journal that this journal does not have."""
         self._write([record for record in records if self.get(record.key, record.attempt) is None])
 
     @property
@@ -317,7 +317,7 @@ def _totals(db: sqlite3.Connection) -> list[Total]:
 def _take_after_folder(path: Path) -> None:
     """Make the journal private in a private folder. It stays private if it is copied or moved. SQLite
     gives its other files the same rights."""
-    with contextlib.suppress(OSError):  # reported when SQLite opens it
+    with contextlib.suppress(OSError):  # SQLite reports it when it opens the file
         if path.parent.is_dir() and not path.parent.stat().st_mode & 0o077 and str(path) != ":memory:":
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             path.chmod(0o600)

@@ -11,7 +11,7 @@ from skillopt.record.costs import Paid
 
 CheckWord = Literal["better", "no worse", "worse", "cannot tell"]
 PartVerdict = Literal["earns", "harmful", "nothing", "unclear", "together"]
-"""What a part of a skill is worth. earns, harmful: the interval of its worth excludes 0; nothing: no item changed;
+"""The verdict on a part of a skill. earns, harmful: the interval of its worth excludes 0; nothing: no item changed;
 unclear: items changed, but the interval includes 0; together: the part alone shows no worth, but the score falls if all
 such parts are left out at once."""
 
@@ -124,7 +124,7 @@ class Comparison(_Verdict):
     difference_interval: Interval | None
     p: float
     differing: int
-    """Items whose scores differ."""
+    """The number of items whose scores differ."""
     lists: ItemLists
     a: ComparedSkill
     b: ComparedSkill
@@ -371,7 +371,7 @@ class TransferRow(Record):
     skill: str
     run: str
     where: str
-    """The benchmark."""
+    """The benchmark on which the skill was measured."""
     val: float | None = None
     val_interval: Interval | None = None
     test: float | None = None

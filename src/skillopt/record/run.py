@@ -179,7 +179,7 @@ class Run:
         return events_after(self._inside(self.files.events), offset)
 
     def event_page(self, skip: int, count: int, text: str) -> tuple[list[EventRow], int]:
-        """`count` of the events that contain a text, newest first and after the first `skip`; and the number of all."""
+        """Return `count` events that contain a text, newest first, without the first `skip`; and the number of all."""
         return event_page(self._inside(self.files.events), skip, count, text)
 
     # Skills
@@ -214,7 +214,7 @@ class Run:
         entries: list[Entry] = []
         left = self.files.patch_log.size if self.state is None else self.state.patch_log_size
         self._inside(self.files.patch_log.path)
-        for entry in self.files.patch_log.entries() if left else ():  # the rest may be half an entry
+        for entry in self.files.patch_log.entries() if left else ():  # after them, the file may end in half an entry
             entries.append(entry)
             left -= len(entry.line())
             if left <= 0:

@@ -29,7 +29,7 @@ class Evidence(Record):
     rule: Rule
     metric: str
     before: float | None
-    """The current skill's score that was known before this gate (mean over the items); None if never measured."""
+    """The current skill's score before this gate (mean over the items); None if it was never measured."""
     after: float | None
     """The candidate's score, the mean over the items; None if the gate stopped before the score was known, or measured
     nothing (`measured` is 0). If the candidate is accepted, this is `before` of the next gate."""
@@ -41,7 +41,7 @@ class Evidence(Record):
     """The candidate's gain in fresh samples of both skills (mean over the items), which decides the paired gate; None
     without fresh samples."""
     remeasured: float | None = None
-    """The current skill's score with the fresh samples of this gate. If the skill stays, `before` of the next gate."""
+    """The current skill's score with this gate's fresh samples; it is `before` of the next gate if the skill stays."""
     p: float | None = None
     """The p-value: how likely a candidate that is not better looks this good; None without fresh samples."""
     repeats: int = 0
