@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from skillopt.api import train_config
 from skillopt.config import Config
@@ -25,7 +26,9 @@ from skillopt.skill import Skill
 from skillopt.tasks.base import SPLITS, Trajectory
 from skillopt.training.context import Context
 from skillopt.training.initial import initial_of
+from skillopt.training.optimizer_context import probe_rejected
 from skillopt.training.rollout import measure
+from skillopt.training.step_files import StepWork
 from skillopt.view.console import open_console, watching
 
 from .cells import VARIANTS, Cell
@@ -122,10 +125,17 @@ async def ours(job: Job) -> CellResult:
 def _as_recorded(recording: Recording | None) -> Iterator[None]:
     """For an old recording, switch off the newer mechanisms, which would ask the target for replies that it lacks."""
     with ExitStack() as stack:
-        if recording and int(recording.head["method"]) < 5:
+        method = int(recording.head["method"]) if recording else 7
+        if method < 5:
             for name in ("no-leave-out", "no-carry", "no-changed-first"):
                 stack.enter_context(MECHANISMS[name].applied(Config()))
+        if method < 7:
+            stack.enter_context(mock.patch("skillopt.training.trainer.probe_rejected", _probe_before_the_last_step))
         yield
+
+
+async def _probe_before_the_last_step(work: StepWork, ctx: Context) -> list[Trajectory]:
+    return await probe_rejected(work, ctx) if ctx.step < ctx.steps else []
 
 
 async def _without_gate(job: Job, result: CellResult, path: Path) -> CellResult:
