@@ -185,7 +185,7 @@ def _plain(tree: Any, functions: Functions) -> Any:
 
 
 def read_skill_input(skill: SkillLike, names: Sequence[str] = ()) -> Skill | str:
-    """Return a Skill if `skill` is one or is a text; else the name of an existing skill: a path, one of `names`, or
+    """Return a Skill if `skill` is a Skill or a text; else the name of an existing skill: a path, one of `names`, or
     RUN@3. A text has several lines, or several words that do not look like a path."""
     if isinstance(skill, Skill):
         return skill

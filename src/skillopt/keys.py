@@ -1,4 +1,4 @@
-"""Protects secrets: a config only names them, child processes do not get them, texts from outside lose them.
+"""Protects secrets: configs only name them, child processes do not get them, texts from outside are redacted.
 
 These are secrets: the value of an environment variable whose name says so (`…_KEY`, `…_TOKEN_2`, `DB_PASS_PROD` …) or
 that a config names as a key; the password in the URL of a variable (for a proxy, also with user and host); a token that
@@ -37,7 +37,7 @@ _SECRET_NAME = re.compile(
     re.VERBOSE,
 )
 _SECRET_URL = re.compile(r"(?:^|_)(?:SECRET_URL|WEBHOOK(?:_URL)?|KUBECONFIG_(?:B|BASE|CONTENT|DATA))\Z")
-"""Matches names of addresses that work as keys, and of kubeconfigs, which contain keys (`_B64` has lost its number)."""
+"""Matches names of addresses that work as keys, and of kubeconfigs, which contain keys (without numbers: `_B`)."""
 _NUMBER = re.compile(r"\d+(?=_|\Z)")
 _STAGE = re.compile(
     r"(?:_(?:BACKUP|CI|DEV|DEVELOPMENT|LIVE|NEW|OLD|PRIMARY|PROD|PRODUCTION|SECONDARY|STAGING|TEST))+\Z"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ModelSettingsKeys(TypedDict, total=False):
-    """What `ModelSettings` takes."""
+    """Keys of `ModelSettings`."""
 
     max_tokens: int | None
     """The most tokens of a reply."""
@@ -23,11 +23,11 @@ class ModelSettingsKeys(TypedDict, total=False):
     call_timeout: float | None
     """Seconds until a call without an answer is ended and retried."""
     deterministic: bool | None
-    """Does the same request always give the same reply?"""
+    """true if the same request always gets the same reply."""
 
 
 class PriceKeys(TypedDict, total=False):
-    """What `Price` takes."""
+    """Keys of `Price`."""
 
     input: float
     """Dollars per million prompt tokens."""
@@ -43,84 +43,89 @@ class TrainKeys(TypedDict, total=False):
     """Keys of the section `train`."""
 
     num_epochs: int
-    """Passes over the training split."""
+    """The number of passes through the training split."""
     batch_size: int
-    """Training tasks in one batch of rollouts."""
+    """The number of training tasks in a batch."""
     accumulation: int
-    """Batches whose edits are pooled before one update."""
+    """The number of batches whose edits are pooled before the skill is changed."""
     seed: int
-    """Fixes batches, samples and labels: same seed and same replies give the same run."""
+    """The seed of all random choices; the same seed and the same replies give the same run."""
     init_skill: str | Path
-    """Path of the Markdown file or of the skill package's folder to start from (a seed, or a skill trained before);
-    empty for an empty skill."""
+    """Path of the skill that training starts from: a Markdown file or a package's folder. Empty: training starts
+    from an empty skill."""
     init_notes: str | Path
-    """Folder of a run whose notes (meta skill) the optimizer starts with: a run on the same tasks, another target
-    or less data; empty for no notes."""
+    """Folder of an earlier run whose notes (meta skill) the optimizer starts with: a run on the same tasks, with
+    another target or with less data. Empty: the optimizer starts without notes."""
     patience: int
-    """Stop after this many steps without improvement; 0 never does. A run also ends once every validation task is
-    right: no gate would accept anything more."""
+    """The number of steps without improvement after which training stops; 0: no limit. A run also ends once every
+    validation task is right, because no gate would accept anything more."""
 
 
 class OptimizerKeys(TypedDict, total=False):
     """Keys of the section `optimizer`."""
 
     learning_rate: float
-    """The most edits per step."""
+    """The most edits that a step may apply."""
     min_learning_rate: float
-    """The rate never falls below this. null (in configs of earlier versions) means 1."""
+    """The lowest learning rate, in edits per step. null (in configs of earlier versions) means 1."""
     lr_scheduler: str
-    """How the rate falls from learning_rate to min_learning_rate over the run: auto (cosine for 16 steps or more
-    from an initial skill of under 200 tokens, else constant), cosine, linear, constant (only steps that are not
-    accepted lower the rate), or the name of an entry point of the group skillopt.schedules."""
+    """The schedule, by which the rate falls from learning_rate to min_learning_rate over the run: auto (cosine if
+    the run has 16 steps or more and the initial skill has fewer than 200 tokens, else constant), cosine, linear,
+    constant (only steps that are not accepted lower the rate), or the name of an entry point of the group
+    skillopt.schedules."""
     reject_decay: float
-    """A rejected or indecisive step multiplies the rate by this; an accepted one takes one such step back."""
+    """The factor that lowers the rate at a rejected or indecisive step; an accepted step undoes one such
+    decrease."""
     use_slow_update: bool
-    """At each epoch's end, compare two epochs' skills and write guidance into the protected region."""
+    """true: at the end of each epoch, compare the skills of two epochs and write guidance into the protected
+    region."""
     slow_update_samples: int
-    """How many training items the comparison of two epochs' skills uses."""
+    """The number of training items on which the slow update compares the skills of two epochs."""
     slow_update_gate: Literal["keep", "strict"]
-    """keep: guidance must not lower the validation score; strict: it must raise it. Neither may lose validation
-    items that earlier guidance won."""
+    """The rule for guidance. keep: guidance must not lower the validation score; strict: guidance must raise the
+    validation score. Under both rules, validation items that earlier guidance solved must not score lower in
+    sum."""
     use_meta_skill: bool
-    """At each epoch's end, write notes for the optimizer; they never enter the skill."""
+    """true: at the end of each epoch, write notes for the optimizer. These notes never enter the skill."""
     rejected_buffer: int
-    """How many of the last rejected edits are remembered; the exemplar analyst does not propose them again."""
+    """The number of rejected edits to remember, the newest first. The exemplar analyst does not propose them
+    again."""
     max_edit_tokens: int
-    """A longer edit is dropped. The default leaves space for a section of worked examples."""
+    """The most tokens of an edit; longer edits are dropped. The default is enough for a section of worked
+    examples."""
     max_skill_tokens: int
-    """An edit that would make the skill longer than this is dropped."""
+    """The most tokens of the skill; an edit that would make the skill longer is dropped."""
 
 
 class FlatGradientKeys(TypedDict, total=False):
     """Keys of the section `gradient`."""
 
     minibatch_size: int
-    """How many trajectories one analyst reads at a time; 0: the whole batch, or as much as fits into
-    prompt_tokens."""
+    """The number of trajectories per request of an analyst; 0: the batch, or as many as fit into prompt_tokens."""
     edits_per_minibatch: int
-    """The most edits that one reply may hold. If the whole batch is one request (minibatch_size 0), never more than
-    the step's learning rate."""
+    """The most edits in one reply. If the whole batch is one request (minibatch_size 0), the step's learning rate
+    is also a limit."""
     analyst_workers: int
     """The most optimizer calls at the same time; a local: model has at most one per core."""
     deep_reflect_threshold: float
-    """A cause of more than this share of a step's failures gets a separate request, if no edit answers the
-    cause."""
+    """The share of a step's failures above which a cause gets a separate request, if no edit answers the cause."""
     prompt_tokens: int
-    """The most tokens of trajectories in one request. A larger batch is read in several requests; a single
-    trajectory that is longer loses its middle."""
+    """The most tokens of trajectories in one request. A larger batch is read in several requests. The middle of a
+    longer trajectory is left out."""
     feedback: str | Path
     """The folder of an earlier run. People's comments on its training items and on lines of its skill (from the web
-    page) are in every request to the optimizer. A new run keeps a copy."""
+    page) are in every request to the optimizer. A new run stores a copy of the comments."""
     prompts_dir: str | Path
     """Folder of Markdown files (reflect.md …) that replace the package's prompts of the same names."""
     merge: Literal["local", "llm"]
-    """llm: the optimizer merges proposals of several replies by meaning; local: only nearly identical texts
+    """How edits merge. llm: the optimizer merges edits that mean the same; local: only nearly identical edits
     merge."""
     merge_fan_in: int
-    """How many replies' proposals the optimizer merges in one request; more are merged level by level."""
+    """The most replies whose edits are merged in one request; the edits of more replies are merged level by
+    level."""
     review_risky: bool
-    """An edit that brings a URL, a shell command or a request for secrets waits for a person (`skillopt review`)
-    before it can reach the skill; guidance that does so is refused."""
+    """true: an edit with a URL, a shell command or a request for secrets waits until a person approves it
+    (`skillopt review`); guidance with such content is refused."""
 
 
 class GradientKeys(FlatGradientKeys, total=False):
@@ -135,131 +140,136 @@ class FlatPackageKeys(TypedDict, total=False):
     """Keys of the section `package`."""
 
     review_scripts: bool
-    """An edit to a script waits for a person (`skillopt review`); false lets the gate alone decide."""
+    """true: an edit to a script waits until a person approves it (`skillopt review`); false: only the gate
+    decides."""
     max_file_tokens: int
-    """An edit that would make a file next to SKILL.md longer than this is dropped."""
+    """The most tokens of a file next to SKILL.md; an edit that would make the file longer is dropped."""
     max_total_tokens: int
-    """An edit that would make all text files of the package together longer than this is dropped."""
+    """The most tokens of all text files of the package together; an edit that would make them longer is dropped."""
 
 
 class PackageKeys(FlatPackageKeys, total=False):
     """The section `package`."""
 
     train: Sequence[Literal["body", "references", "scripts"]]
-    """Which files of a skill package may be edited: body (SKILL.md below its front matter), references (its other
-    Markdown and text files, and new ones below references/), scripts (below scripts/, new ones too). A skill that
-    is one document is always trained."""
+    """The files of a skill package that may be edited: body (SKILL.md below its front matter), references (other
+    Markdown and text files, and new files in references/), scripts (files in scripts/, also new files). A skill
+    that is one document is always trained."""
 
 
 class FlatEvaluationKeys(TypedDict, total=False):
     """Keys of the section `evaluation`."""
 
     use_gate: bool
-    """Accept a candidate only if its score on the validation split is higher. `false` is refused."""
+    """true: accept a candidate only if its validation score is higher than the current skill's. false is
+    refused."""
     metric: Literal["hard", "soft", "mixed"]
-    """hard: 0 or 1 per task; soft: 0 to 1; mixed: their mean."""
+    """The score that counts. hard: 0 or 1 per task; soft: 0 to 1 per task; mixed: the mean of hard and soft."""
     credit_gates: int
-    """After a rejection: how many more gates may test the step without the edits that broke something; 0: none."""
+    """How often the gate may try a rejected candidate again, without the edits that broke items; 0: never."""
     alpha: float
     """The highest share of useless edits that the paired gate may accept (0.05: one in twenty)."""
     max_repeats: int
-    """The most fresh samples of an item under each skill; if these do not decide, the verdict is indecisive."""
+    """The most fresh samples of an item with each skill; if these samples do not decide, the verdict is
+    indecisive."""
     floors: Mapping[str, float]
     """Limits that every accepted candidate must keep: {"type:refund": 0.8, fall: 0.1, refusals: 0.02, tokens: 500}.
-    type:NAME: the least score of a task type; fall: the most that any type may lose; refusals: the most tasks that
-    the endpoint refuses, as a share; cost (dollars), tokens, turns, seconds: the most that a task may take, as the
-    mean over the validation tasks."""
+    type:NAME: the least score of a task type; fall: the most that the score of any type may fall; refusals: the
+    largest share of tasks that the endpoint may refuse; cost (dollars), tokens, turns, seconds: the most that a
+    task may take, as the mean over the validation tasks."""
     test: bool
-    """Measure the initial and the best skill on the test split at the end. With false the split stays unread; run
-    the same command with true to read it later."""
+    """true: measure the initial and the best skill on the test split at the end. false: leave the test split
+    unread; the same command with true measures them later."""
     baselines: bool
-    """Measure the empty skill on the test split at the end, unless the initial skill has only a line or two. Also
-    compute the scores of doing nothing and of always giving the most frequent answer, which costs nothing."""
+    """true: measure the empty skill on the test split at the end, unless the initial skill has only a line or two.
+    Also compute, at no cost, the scores of doing nothing and of always giving the most frequent answer."""
 
 
 class EvaluationKeys(FlatEvaluationKeys, total=False):
     """The section `evaluation`."""
 
     gate: str
-    """The gate. strict: accept a candidate if its validation score is higher than the current skill's. paired:
-    fresh samples of both skills, on the items on which they differ, must also confirm it; if nothing is noisy, it
-    is the same as strict. Or the name of an entry point of the group skillopt.gates."""
+    """The gate: strict, paired, or an entry point of the group skillopt.gates. strict: accept a candidate if its
+    validation score is higher than the current skill's. paired: fresh samples of both skills, on the items on which
+    they differ, must also confirm the gain. If nothing is noisy, paired is the same as strict."""
     vetoes: Sequence[str]
-    """Vetoes that may reject what the gate accepts: functions of the items' scores before and after, by names in
-    the group skillopt.gates."""
+    """Names of entry points of the group skillopt.gates: functions that may reject a candidate that the gate
+    accepts, by the items' scores under the current skill and the candidate."""
 
 
 class ModelsKeys(TypedDict, total=False):
     """Keys of the section `models`."""
 
     target_model: str
-    """The target as provider:model: it does the tasks."""
+    """The target, which does the tasks, as provider:model."""
     target_url: str
     """Base URL of the target's endpoint; empty for the provider's own."""
     target_temperature: float | None
-    """Sampling temperature; null leaves it to the endpoint."""
+    """The target's sampling temperature; null: the endpoint's default."""
     target_max_tokens: int
     """The most tokens of the target's reply."""
     target_deterministic: bool | None
-    """Does the same request always give the same reply? null: as the provider usually does."""
+    """true if the same request to the target always gets the same reply; null: the provider's usual value."""
     target_reasoning_effort: Literal["", "none", "minimal", "low", "medium", "high", "xhigh"]
-    """The reasoning effort of a reasoning model; empty leaves it to the endpoint."""
+    """The target's reasoning effort, if it is a reasoning model; empty: the endpoint's default."""
     target_key_name: str
-    """The environment variable that holds the key, never the key itself; empty for the provider's usual one."""
+    """The environment variable with the target's API key (never the key itself); empty: the provider's usual
+    one."""
     target_rpm: int | None
-    """Requests per minute that the endpoint allows; null: any number."""
+    """The most requests per minute to the target; null: no limit."""
     target_tpm: int | None
-    """Tokens per minute that the endpoint allows; null: any number."""
+    """The most tokens per minute to and from the target; null: no limit."""
     targets: Mapping[str, ModelSettingsKeys]
-    """Settings for single targets, by `provider:model` or by provider, such as {local: {max_tokens: 20}}:
-    max_tokens, workers, call_timeout, deterministic. They override the keys for every target, unless these are
-    given on the command line."""
+    """Settings for single targets (max_tokens, workers, call_timeout, deterministic), by `provider:model` or by
+    provider, such as {local: {max_tokens: 20}}. They override keys for all targets, such as target_max_tokens, but
+    not values from the command line."""
     optimizer_model: str
-    """The optimizer as provider:model: it reads trajectories and proposes edits."""
+    """The optimizer, which reads trajectories and proposes edits, as provider:model."""
     optimizer_url: str
     """Base URL of the optimizer's endpoint; empty for the provider's own."""
     optimizer_temperature: float | None
-    """Sampling temperature; null leaves it to the endpoint."""
+    """The optimizer's sampling temperature; null: the endpoint's default."""
     optimizer_max_tokens: int
     """The most tokens of the optimizer's reply."""
     optimizer_deterministic: bool | None
-    """As target_deterministic."""
+    """true if the same request to the optimizer always gets the same reply; null: the provider's usual value."""
     optimizer_reasoning_effort: Literal["", "none", "minimal", "low", "medium", "high", "xhigh"]
-    """As target_reasoning_effort."""
+    """The optimizer's reasoning effort, if it is a reasoning model; empty: the endpoint's default."""
     optimizer_key_name: str
-    """As target_key_name."""
+    """The environment variable with the optimizer's API key (not the key itself); empty: the provider's usual
+    one."""
     optimizer_options: Mapping[str, JsonValue]
     """Options of a command as the optimizer, such as {timeout: 600, pass_env: [MY_KEY], args: [--fast], at_once:
     4}."""
     optimizers: Mapping[str, ModelSettingsKeys]
-    """As targets."""
+    """Settings for single optimizers, by `provider:model` or by provider, in the form of models.targets."""
     optimizer_rpm: int | None
-    """As target_rpm."""
+    """The most requests per minute to the optimizer; null: no limit."""
     optimizer_tpm: int | None
-    """As target_tpm."""
+    """The most tokens per minute to and from the optimizer; null: no limit."""
     judge_model: str
-    """provider:model that grades answers if env.scoring is judge; empty: the optimizer grades, also its own
-    edits."""
+    """The judge, as provider:model, if env.scoring is judge; empty: the optimizer judges, also its own edits."""
     judge_url: str
     """Base URL of the judge's endpoint; empty for the provider's own."""
     judge_temperature: float | None
-    """Sampling temperature; null leaves it to the endpoint."""
+    """The judge's sampling temperature; null: the endpoint's default."""
     judge_max_tokens: int
     """The most tokens of the judge's reply."""
     judge_deterministic: bool | None
-    """As target_deterministic. A judge whose grades changed in its calibration is never taken for deterministic."""
+    """true if the same request to the judge always gets the same reply; null: the provider's usual value. A judge
+    whose grades varied in its calibration always counts as noisy."""
     judge_reasoning_effort: Literal["", "none", "minimal", "low", "medium", "high", "xhigh"]
-    """As target_reasoning_effort."""
+    """The judge's reasoning effort, if it is a reasoning model; empty: the endpoint's default."""
     judge_key_name: str
-    """As target_key_name."""
+    """The environment variable with the judge's API key (never the key itself); empty: the provider's usual one."""
     judge_workers: int
     """The most judge calls at the same time."""
     judge_rpm: int | None
-    """As target_rpm."""
+    """The most requests per minute to the judge; null: no limit."""
     judge_tpm: int | None
-    """As target_tpm."""
+    """The most tokens per minute to and from the judge; null: no limit."""
     judge_calibration: str
-    """The file that `skillopt judge calibrate` wrote; empty: judge_calibration.json next to the config, if it is
+    """The file that `skillopt judge calibrate` wrote; empty: judge_calibration.json next to the config, if
     there."""
 
 
@@ -267,52 +277,53 @@ class FlatEnvKeys(TypedDict, total=False):
     """Keys of the section `env`."""
 
     name: str
-    """The kind of tasks: qa (questions with answers), sim (the simulated world), trigger (is a skill loaded),
+    """The kind of tasks: qa (questions with answers), sim (the simulated world), trigger (when to load a skill),
     folders (task folders in Harbor's form), a benchmark (docs/benchmarks.md), a plug-in's name, or
     `module:Class`."""
     task: str
-    """The tasks in a sentence or two, for the optimizer; empty: the env's own description."""
+    """A description of the tasks in a sentence or two, for the optimizer; empty: the env's own description."""
     benchmark: str
-    """The folder of the runs below output_root; empty for the env's name."""
+    """Name of the folder in output_root that gets the runs; empty: the env's name."""
     split_dir: str | Path
     """Folder with train/, val/ and test/, each with items.json, items.jsonl or items.csv."""
     data: str | Path
-    """One file with all items (.jsonl, .json, .csv, .parquet, .arrow, promptfoo's .yaml) in place of split_dir, or
-    a data set of Hugging Face, hf:org/name[:config][@revision][#split]; its split is saved next to it."""
+    """A file with all items (.jsonl, .json, .csv, .parquet, .arrow, promptfoo's .yaml) in place of split_dir, or a
+    Hugging Face data set, hf:org/name[:config][@revision][#split]. SkillOpt divides the items and saves the
+    split."""
     columns: Mapping[str, str]
-    """Columns of env.data by field, or paths inside of a column, such as {question: inputs.question, answer:
-    outputs.text}; only needed for names that SkillOpt does not recognise."""
+    """The column of env.data for each field, or a path inside a column, such as {question: inputs.question, answer:
+    outputs.text}; only needed for column names that SkillOpt does not recognise."""
     split_seed: int
-    """Seed of the division of env.data."""
+    """The seed for dividing env.data into splits."""
     scoring: str | Callable[..., Any]
-    """The scorer of answers: its name, judge, or your function as `scorer.py:fn`; for tasks with files, files
-    (expected files), command (a check), or a function with a third parameter, the workspace."""
+    """The scorer of answers: its name, judge, or your function as `scorer.py:fn`. For tasks with files: files
+    (compares with expected files), command (runs a check), or a function whose third parameter is the workspace."""
     scoring_note: str
-    """More about the score for the optimizer: what gives partial credit, whether order counts, …"""
+    """A note on the scorer for the optimizer: what gives partial credit, whether order counts, …"""
     scoring_options: Mapping[str, JsonValue]
-    """Options of the scorer, such as {tolerance: 0.01}; for your function {timeout: 10, memory_mb: 2048}."""
+    """Options of the scorer, such as {tolerance: 0.01}, or {timeout: 10, memory_mb: 2048} for your own function."""
     command: str | list[str]
     """A command line as the target (task on stdin, answer on stdout), or a coding agent: claude-code, codex,
     opencode, gemini-cli, qwen-code, copilot, goose."""
     agent_options: Mapping[str, JsonValue]
     """Options of the agent or command, such as {timeout: 600, pass_env: [MY_KEY]}."""
     options: Mapping[str, JsonValue]
-    """Options of this env, which checks them itself."""
+    """Options of the env, which checks them."""
     output_root: str | Path
-    """The folder of all runs."""
+    """The folder that contains all runs."""
     private: bool | None
-    """Keep runs from other users of the machine: folders 0700, journals 0600. null: if there is a .env in the
-    working folder, in output_root or next to it."""
+    """true: other users of the machine cannot read the runs (folders 0700, journals 0600). null: true if there is a
+    .env file in the working folder, in output_root or next to output_root."""
 
 
 class EnvKeys(FlatEnvKeys, total=False):
     """The section `env`."""
 
     split: Mapping[str, float]
-    """The shares by which env.data is divided; only read if there is no saved split yet."""
+    """The share of env.data for each split; only read if there is no saved split yet."""
     agent: str | Callable[..., Any]
     """Your agent as the target, `module:fn` or `file.py:fn`; shell: the target model with a sandboxed shell, for
-    tasks with files; empty: one question, one reply."""
+    tasks with files; empty: the target model gets one question and gives one reply."""
 
 
 class HardwareKeys(TypedDict, total=False):
@@ -321,23 +332,24 @@ class HardwareKeys(TypedDict, total=False):
     workers: int
     """The most target calls at the same time; a local: model has at most one per core."""
     executor: Literal["local", "processes", "ray"]
-    """local: this process does and scores the tasks; processes: other processes of this machine, at most one per
-    core; ray: a Ray cluster. This process always makes the model calls."""
+    """What does and scores the tasks. local: the process of the run; processes: other processes of this machine, at
+    most one per core; ray: a Ray cluster. The process of the run always makes the model calls."""
     ray_address: str
-    """The cluster's address; `auto` for the cluster that this machine is part of; empty to start a cluster on this
-    machine."""
+    """The address of the Ray cluster. auto: the cluster that this machine is part of; empty: start a cluster on
+    this machine."""
     call_timeout: float | None
-    """Seconds until a call without an answer is ended and retried; null: 120, and 300 for local: models."""
+    """Seconds until a call without an answer is ended and retried; null: 300 for local: models, 120 for all
+    others."""
     max_retries: int
-    """Retries of a call that failed for a reason that may go away (5xx, timeouts, resets). Rejected calls (429,
-    503, 529) are retried for max_retry_seconds, however often; 0 retries nothing."""
+    """The most retries of a call that failed for a reason that may go away (5xx, timeouts, resets). Rejected calls
+    (429, 503, 529) are retried any number of times within max_retry_seconds. 0: no call is retried."""
     max_retry_seconds: float
-    """A call is not retried if its next try would be more than this many seconds after its first. If an endpoint
-    asks for a longer wait than this (Retry-After), the run stops at once and can be continued later."""
+    """Seconds after the first try of a call during which it may be retried. If an endpoint asks for a longer wait
+    (Retry-After), the run stops at once and can be continued later."""
     vllm_url: str
     """Base URL for vllm: models, unless a role has its own."""
     azure_endpoint: str
-    """https://<resource>.openai.azure.com for azure: models."""
+    """Base URL for azure: models, https://<resource>.openai.azure.com."""
     azure_api_version: str
     """The API version in azure: requests."""
 
@@ -346,15 +358,16 @@ class BudgetKeys(TypedDict, total=False):
     """Keys of the section `budget`."""
 
     max_usd: float | None
-    """Stop when this many dollars are spent; needs a price for every model."""
+    """Dollars after which the run stops; needs a price for every model."""
     max_calls: int | None
-    """Stop after this many model calls."""
+    """Model calls after which the run stops."""
     max_tokens: int | None
-    """Stop after this many tokens, prompts and replies together."""
+    """Tokens (prompts and replies together) after which the run stops."""
     max_minutes: float | None
-    """Stop this many minutes after the start of this session."""
+    """Minutes of a session after which the run stops."""
     prices: Mapping[str, PriceKeys]
-    """Prices that override the list, such as {"openai:gpt-4o": {input: 2.5, output: 10, cached: 1.25}}."""
+    """Dollars per million tokens in place of the price list, such as {"openai:gpt-4o": {input: 2.5, output:
+    10}}."""
 
 
 class TrackersKeys(TypedDict, total=False):
@@ -364,22 +377,24 @@ class TrackersKeys(TypedDict, total=False):
     """Trackers that get events as they happen: tensorboard, mlflow, wandb, otel (each an extra of that name), or
     the names of entry points of the group skillopt.trackers. `trackers: [mlflow]` for short."""
     project: str
-    """The group of the runs: the experiment of mlflow, the project of wandb, the service of otel."""
+    """Name under which trackers group the runs: the experiment of mlflow, the project of wandb, the service of
+    otel."""
     mlflow_uri: str
-    """MLflow's tracking server; empty for files in the run's folder."""
+    """Address of the MLflow tracking server; empty: write files into the run's folder."""
     wandb_mode: Literal["offline", "online"]
-    """offline writes into the run's folder, for `wandb sync`; online sends, with the key of `wandb login`."""
+    """offline: write into the run's folder, for `wandb sync`; online: send to W&B with the key of `wandb login`."""
     otel_endpoint: str
-    """OTLP over HTTP, such as http://127.0.0.1:4318; empty: OTEL_EXPORTER_OTLP_ENDPOINT, else a file in the run."""
+    """Address for OTLP over HTTP (http://127.0.0.1:4318); empty: OTEL_EXPORTER_OTLP_ENDPOINT, or else a local
+    file."""
 
 
 class NotesKeys(TypedDict, total=False):
     """The section `notes`."""
 
     init_skill: str | Path
-    """Why you chose this initial skill."""
+    """Your reason for this initial skill; the report prints it."""
     schedule: str
-    """Why you chose this schedule."""
+    """Your reason for this schedule; the report prints it."""
 
 
 class ConfigKeys(
@@ -395,7 +410,7 @@ class ConfigKeys(
     TrackersKeys,
     total=False,
 ):
-    """Every key by its name alone, and the sections."""
+    """Every config key by its name alone, and every section."""
 
     train: TrainKeys
     """Keys of this section, as a dict."""

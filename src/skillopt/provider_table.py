@@ -20,22 +20,22 @@ class Provider:
     """One provider of models. The defaults are those of an endpoint on the network that bills by the token."""
 
     prefix: str
-    """The part of its models' names before the colon, such as `openai`."""
+    """The part of the models' names before the colon, such as `openai`."""
     factory: str = _LIBRARY
     """`module:function` that makes the ChatModel from a ModelSpec (models/base.py); imported when it is needed."""
     families: str = ""
-    """A regular expression for the beginning of its models' names, for a hint if a name has no provider."""
+    """A regular expression for the beginning of the models' names, for a hint if a name has no provider."""
     roles: tuple[str, ...] = ("target", "optimizer")
-    """The roles that its models can have."""
+    """The roles that the models can have."""
     role_hint: str = ""
-    """The end of the error if a config gives its model another role."""
+    """The end of the error message if a config gives a model another role."""
     needs_model: bool = True
     """False if the prefix alone names a model."""
 
     key_variable: str = ""
     """The environment variable that has the key; empty means PREFIX_API_KEY."""
     key_optional: bool = False
-    """True if it can be called without a key."""
+    """True if the models can be called without a key."""
     url: str = ""
     """The base URL; empty if the client library has it, or if no URL is needed."""
     url_variable: str = ""
@@ -43,34 +43,34 @@ class Provider:
     url_setting: str = ""
     """The config key that has the base URL for all roles."""
     url_hint: str = ""
-    """The error if no base URL is set, with the way to set one."""
+    """The error message if no base URL is set."""
     limit_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     """The parameter of the OpenAI chat protocol that limits a reply."""
 
     is_local: bool = False
-    """True if its models run on this machine, without an account."""
+    """True if the models run on this machine, without an account."""
     has_weights: bool = False
     """True if a model is a file of weights, which is fetched before the first call."""
     is_simulated: bool = False
-    """True if it is part of the simulated world."""
+    """True if the models are part of the simulated world."""
     is_function: bool = False
     """True if a model is a Python function that a program passes in."""
     runs_program: bool = False
-    """True if its models start a program of the user."""
+    """True if a call starts a program of the user."""
     path: Literal["", "file", "folder"] = ""
     """`file` or `folder` if a model's name may be such a path; else empty."""
     takes_images: bool | None = None
-    """True if its models take images; None if that depends on the model."""
+    """True if the models take images; None if that depends on the model."""
     deterministic: bool | None = False
     """True if the same request always gets the same reply; None if each model declares it."""
     human_paced: bool = False
     """True if a reply may take hours, because a person writes it."""
     probed_roles: tuple[str, ...] = ("target", "optimizer")
-    """The roles in which the doctor sends it a test request."""
+    """The roles in which the doctor sends a test request."""
     call_timeout: float = 120.0
     """Seconds until a call without an answer is ended and retried, unless the config says otherwise."""
     max_concurrency: Callable[[], int] | None = None
-    """Gives the most calls at once that are useful; None if only the config limits them."""
+    """A function that returns the most calls at once that are useful; None if only the config limits them."""
 
     cache_settings: tuple[str, ...] = ()
     """Settings of the client library that ask the endpoint to cache the beginning of requests: tools and system prompt.
@@ -82,9 +82,9 @@ class Provider:
     it again. The first request is then sent alone."""
 
     price_list: str = ""
-    """Its name in the package genai-prices; empty if that package does not have its prices."""
+    """The provider's name in the package genai-prices; empty if that package does not have the prices."""
     is_free: bool = False
-    """True if its calls cost nothing."""
+    """True if calls cost nothing."""
     reports_cost: bool = False
     """True if each reply reports its cost."""
     estimates_tokens: bool = False

@@ -12,7 +12,7 @@ _LOCKS = Path("/proc/locks")
 
 
 def holders(locks: Mapping[str, os.stat_result]) -> dict[str, int]:
-    """The lock files that a process holds, by path, each with the process. To try a lock would disturb its process."""
+    """The lock files that a process holds, by path, each with the process. No lock is tried: that would disturb it."""
     if _LOCKS.exists():
         held = _held_files()
         keys = {path: (known.st_dev, known.st_ino) for path, known in locks.items()}

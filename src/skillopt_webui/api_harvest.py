@@ -1,6 +1,6 @@
 """Answers requests about the review of harvested tasks: the tasks, a person's decisions, and the tasks files.
 
-The page runs no commands: only `skillopt harvest review` tries a check that is a command.
+The page never runs a check that is a command; only `skillopt harvest review` does.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class FinishBody(HarvestBody):
 
 @routes.read(HARVESTS)
 def harvests(call: Call[Body]) -> HarvestList:
-    """The harvests in the folders of the working folder and one level deeper."""
+    """The harvests one and two levels below the working folder."""
     root, rows = call.settings.workspace, []
     for path in sorted([*root.glob("*/tasks.json"), *root.glob("*/*/tasks.json")]):
         folder = shown(call.settings, path.parent)

@@ -1,7 +1,7 @@
 """Runs one `skillopt` command in a separate process, which outlives the server.
 
-The process holds the lock of the command's folder until it ends, and then writes its exit code there. So a server that
-was started later still knows how the command ended.
+The process holds the lock of the command's folder, and writes its exit code there before it ends. So a server that was
+started later still knows how the command ended.
 """
 
 from __future__ import annotations

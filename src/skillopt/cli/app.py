@@ -189,8 +189,8 @@ def fetch_weights(config: Config, *, optimizer: bool | None = None) -> None:
 def measured(
     config: Config, work: Callable[[Listener], Coroutine[Any, Any, T]], *, trains: bool = False, quiet: bool = False
 ) -> T:
-    """Return the result of `work`; show its events as they happen, unless `quiet`. Unless it `trains`, the weights of a
-    local optimizer are fetched only for an optimizer that judges."""
+    """Return the result of `work`; show its events as they happen, unless `quiet`. Without `trains`, the weights of a
+    local optimizer are fetched only if it is the judge."""
     import asyncio
 
     from skillopt.view.console import open_console, watching

@@ -86,7 +86,7 @@ def finding_line(finding: Finding) -> str:
 
 
 def token_line(linted: Linted) -> str:
-    """A sentence on a skill's tokens: those that every request reads, every task, and only some tasks."""
+    """A sentence that says how many tokens of a skill every request, every task, and only some tasks read."""
     tokens = linted.tokens
     listed = f"{tokens.listed:,} by every request (name and description), " if tokens.listed else ""
     read = f", {tokens.on_demand:,} more when all other documents are read" if tokens.on_demand else ""

@@ -356,7 +356,7 @@ def this_command() -> str:
 
 def _winner(best: BestScores) -> list[str]:
     """The line on the re-measured best skill. The best of many noisy scores is partly luck; fresh samples show how
-    much. Without an accepted step, no line."""
+    much. Empty if no step was accepted."""
     curse = best.winners_curse
     if curse is None or not best.version:
         return []

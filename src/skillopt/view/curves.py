@@ -14,7 +14,7 @@ from skillopt.view.text import score
 
 Point = tuple[float, float]
 EPOCH_END = 0.5
-"""Steps from an epoch's last step to its guidance on a chart: guidance is accepted before the next step."""
+"""The steps on charts from an epoch's last step to its guidance, which is accepted before the next step."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from skillopt.skill.trained import PARTS, editable
 @dataclass(frozen=True, kw_only=True)
 class DiffLine:
     kind: Literal["same", "added", "removed", "gap", "file"]
-    """same, added, removed: a line of text; gap: lines are left out here; file: the name of the file that follows."""
+    """same, added, removed: the line of text; gap: lines are left out here; file: the name of the next lines' file."""
     text: str = ""
 
     @property

@@ -84,7 +84,7 @@ def versions_in_use(run: Run, summary: Summary, history: Sequence[StepRecord]) -
 
 
 def _answers(before: Sequence[Trajectory], after: Sequence[Trajectory], metric: str) -> tuple[HeldOutAnswer, ...]:
-    """The first task that got better, the first that got worse, then the first other tasks."""
+    """The example answers: of the first task that got better, the first that got worse, then the first other tasks."""
     now = {each.item_id: each for each in after}
     pairs = [HeldOutAnswer(before=old, after=now[old.item_id]) for old in before if old.item_id in now]
     change = [pair.after.score.value(metric) - pair.before.score.value(metric) for pair in pairs]
