@@ -76,7 +76,8 @@ class Provider:
     """Settings of the client library that ask the endpoint to cache the beginning of requests: tools and system prompt.
     Empty if the endpoint caches without a setting, or has no cache."""
     cached_from: int = 0
-    """The fewest tokens of a prefix that the endpoint caches; 0 if no cache is known. Some models need more tokens."""
+    """The minimum number of tokens of a prefix that the endpoint caches; 0 if no cache is known. Some models need more
+    tokens."""
     warms_cache: bool = False
     """True if a prefix is in the cache only after the first reply to it, and requests before that reply pay for writing
     it again. The first request is then sent alone."""

@@ -27,14 +27,15 @@ from skillopt_benchmarks.sources import DataSource
 
 _DATE_FORMS = ("%Y-%m-%d", "%B %d %Y", "%d %B %Y", "%b %d %Y", "%d %b %Y", "%m/%d/%Y", "%Y/%m/%d", "%d.%m.%Y")
 _PASSAGE = 200
-"""The most words of a passage."""
+"""The maximum number of words of a passage."""
 
 
 class OfficeQAOptions(QAOptions):
     """`env.options` of OfficeQA."""
 
     context_tokens: int = Field(default=6000, ge=50)
-    """The most tokens of passages that the target sees with a question. The passages nearest to it are chosen."""
+    """The maximum number of tokens of passages that the target sees with a question. The passages nearest to it are
+    chosen."""
     tolerance: float = Field(default=0.0, ge=0, le=0.2)
     """The relative error that a number in an answer may have."""
 

@@ -24,7 +24,7 @@ class SearchQAOptions(QAOptions):
     """`env.options` of SearchQA."""
 
     context_tokens: int = Field(default=4000, ge=50)
-    """The most tokens of the search results. Whole documents are left out from the end."""
+    """The maximum number of tokens of the search results. Whole documents are left out from the end."""
 
 
 class SearchQAEnv(QAEnv):

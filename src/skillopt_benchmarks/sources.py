@@ -33,7 +33,8 @@ class DataSource:
     """The source of a benchmark's data, and how to read it."""
 
     sizes: dict[str, int] = field(default_factory=dict)
-    """The most items of each split, as in the paper if it uses the benchmark; empty if the set has its own splits."""
+    """The maximum number of items of each split, as in the paper if it uses the benchmark; empty if the set has its own
+    splits."""
     files: str = ""
     """The pattern of the published files with the items, relative to their folder."""
     read: Callable[[Path], Iterable[Item]] = lambda _: ()

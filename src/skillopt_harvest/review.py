@@ -22,7 +22,7 @@ from skillopt_harvest.task_files import WrittenTasks, task_row, write_task_files
 RUN_LATER = frozenset({"command", "file"})
 """Kinds of checks that run only in the sandbox, after a person has kept the task."""
 MOST_TRIED = 5
-"""The most occurrences on which a check is tried."""
+"""The maximum number of occurrences on which a check is tried."""
 
 
 def list_tasks(root: Path, *, trials: bool = True, run: bool = True) -> list[ReviewedTask]:

@@ -33,7 +33,7 @@ from skillopt_webui.questions import Questions
 from skillopt_webui.runs import RunIndex
 
 LONGEST_WATCH = 50.0
-"""The most seconds that `watch_run` waits; many clients end a tool's call after a minute."""
+"""The maximum number of seconds that `watch_run` waits; many clients end a tool's call after a minute."""
 _BEGINS = 30.0
 """Seconds within which a started run must have its folder."""
 

@@ -20,7 +20,7 @@ from skillopt_webui.settings import PageSettings
 routes = Routes()
 HARVESTS = "/api/harvests"
 _SHOWN = 3
-"""The most occurrences of a task that the page shows."""
+"""The maximum number of occurrences of a task that the page shows."""
 
 
 class HarvestRow(Record):

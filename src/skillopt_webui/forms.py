@@ -29,9 +29,9 @@ _PATH_KEYS = ("train.init_skill", "env.split_dir", "env.data", "gradient.prompts
 _SHIPPED = tuple((root / folder).resolve() for root in ROOTS for folder in FOLDERS)
 
 _LONGEST = 200_000
-"""The most characters of a config, or of one value."""
+"""The maximum number of characters of a config, or of one value."""
 _DEEPEST = 50
-"""The most levels of a value that are shown; deeper levels are shown as text."""
+"""The maximum number of levels of a value that are shown; deeper levels are shown as text."""
 
 TEMPLATES = {
     "the simulated world": """\

@@ -31,7 +31,7 @@ Kind = Literal["train", "eval", "compare"]
 _VARIABLES = {"PYTHONUNBUFFERED": "1", "NO_COLOR": "1", "TERM": "dumb"}
 _ID = re.compile(r"[0-9]{10,}-[0-9a-f]{8}\Z")
 _LOG_END = 4000
-"""The most characters of a log that are shown."""
+"""The maximum number of characters of a log that are shown."""
 _KEPT = 100
 """The number of newest commands whose records are kept."""
 

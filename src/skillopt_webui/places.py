@@ -19,7 +19,7 @@ _NAME = re.compile(r"[^./\\\x00-\x1f][^/\\\x00-\x1f]{0,254}\Z")
 _KEY = re.compile(r"^([^\s#:{}\[\]-][^\s:]*):(?:\s|$)", re.MULTILINE)
 _TELLING = {"_base_", "train", "models", "env"}
 _DEEPEST = 4
-"""The most levels of folders that are searched for configs."""
+"""The maximum number of levels of folders that are searched for configs."""
 _LARGEST = 200_000
 _OF_A_RUN = {"journal.sqlite", "runtime_state.json", "patch_log.jsonl", "events.jsonl", "run.lock"}
 """A folder with one of these files is a run, whose config may come from elsewhere."""

@@ -33,7 +33,7 @@ from skillopt_webui.settings import PageSettings
 PATIENCE = 120
 """Seconds after which a question has failed; a data set may be large, an endpoint slow."""
 SHOWN = 5
-"""The most items of each split that a preview shows."""
+"""The maximum number of items of each split that a preview shows."""
 
 
 class Answer(RootModel[dict[str, JsonValue]]):

@@ -30,7 +30,7 @@ from skillopt_webui.places import NotThereError, find_run
 from skillopt_webui.settings import PageSettings
 
 POINTS = 48
-"""The most points of a small curve."""
+"""The maximum number of points of a small curve."""
 _WORK = ("config.json", "summary.json", "events.jsonl", "journal.sqlite", "journal.sqlite-wal")
 _FILES = (*_WORK, "run.lock", "labels.json")
 """Files that a run's row depends on. Files that are not in `_WORK` may change while no process works on the run."""

@@ -26,13 +26,14 @@ HEADER = "X-SkillOpt"
 GUESS_PAUSE = 0.5
 """Seconds between the first wrong token from an address and the check of its next token; doubled each time."""
 LONGEST_PAUSE = 5.0
-"""The most seconds that a token waits, so that a user with the right token gets in while another program guesses."""
+"""The maximum number of seconds that a token waits, so that a user with the right token gets in while another program
+guesses."""
 _WAITING = 5
-"""The most tokens of one address that may wait at the same time; further tokens are refused."""
+"""The maximum number of tokens of one address that may wait at the same time; further tokens are refused."""
 _REMEMBERED = 600.0
 """Seconds after which a wrong token is forgotten."""
 _ADDRESSES = 10_000
-"""The most addresses that are remembered."""
+"""The maximum number of addresses that are remembered."""
 OPEN = ("/", "/api/login", "/api/session")
 """Paths that need no token; the page's own scripts and styles need none either."""
 

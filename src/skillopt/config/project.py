@@ -24,7 +24,7 @@ class Settings(Options):
     budget: float | None = Field(default=None, gt=0)
     """Dollars that one check may spend."""
     max_items: int | None = Field(default=None, ge=1)
-    """The most items that a check measures."""
+    """The maximum number of items that a check measures."""
     split: str | None = None
     """The split that a check measures: train, val or test."""
 

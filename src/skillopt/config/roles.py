@@ -50,9 +50,9 @@ class RoleSettings:
     rpm: int | None
     tpm: int | None
     max_tokens: int
-    """The most tokens of one reply."""
+    """The maximum number of tokens of one reply."""
     workers: int
-    """The most calls at the same time."""
+    """The maximum number of calls at the same time."""
     call_timeout: float
     """Seconds until a call without an answer is ended and retried."""
     deterministic: bool | None

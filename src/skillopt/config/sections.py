@@ -94,7 +94,7 @@ class TrainConfig(Section):
 
 class OptimizerConfig(Section):
     learning_rate: float = Field(default=4.0, ge=1, le=64)
-    """The most edits that a step may apply."""
+    """The maximum number of edits that a step may apply."""
     min_learning_rate: float = Field(default=1.0, ge=1, le=64)
     """The lowest learning rate, in edits per step. null (in configs of earlier versions) means 1."""
     lr_scheduler: str = AUTO
@@ -115,9 +115,10 @@ class OptimizerConfig(Section):
     rejected_buffer: int = Field(default=32, ge=0)
     """The number of rejected edits to remember, the newest first. The exemplar analyst does not propose them again."""
     max_edit_tokens: int = Field(default=2000, ge=10)
-    """The most tokens of an edit; longer edits are dropped. The default is enough for a section of worked examples."""
+    """The maximum number of tokens of an edit; longer edits are dropped. The default is enough for a section of worked
+    examples."""
     max_skill_tokens: int = Field(default=8000, ge=100)
-    """The most tokens of the skill; an edit that would make the skill longer is dropped."""
+    """The maximum number of tokens of the skill; an edit that would make the skill longer is dropped."""
 
     @field_validator("lr_scheduler")
     @classmethod
@@ -150,15 +151,15 @@ class GradientConfig(Section):
     minibatch_size: int = Field(default=0, ge=0)
     """The number of trajectories per request of an analyst; 0: the batch, or as many as fit into prompt_tokens."""
     edits_per_minibatch: int = Field(default=16, ge=1, le=64)
-    """The most edits in one reply. If the whole batch is one request (minibatch_size 0), the step's learning rate is
-    also a limit."""
+    """The maximum number of edits in one reply. If the whole batch is one request (minibatch_size 0), the step's
+    learning rate is also a limit."""
     analyst_workers: int = Field(default=16, ge=1)
-    """The most optimizer calls at the same time; a local: model has at most one per core."""
+    """The maximum number of optimizer calls at the same time; a local: model has at most one per core."""
     deep_reflect_threshold: float = Field(default=0.3, ge=0, le=1)
     """The share of a step's failures above which a cause gets a separate request, if no edit answers the cause."""
     prompt_tokens: int = Field(default=24_000, ge=500)
-    """The most tokens of trajectories in one request. A larger batch is read in several requests. The middle of a
-    longer trajectory is left out."""
+    """The maximum number of tokens of trajectories in one request. A larger batch is read in several requests. The
+    middle of a longer trajectory is left out."""
     feedback: str = ""
     """The folder of an earlier run. People's comments on its training items and on lines of its skill (from the web
     page) are in every request to the optimizer. A new run stores a copy of the comments."""
@@ -167,7 +168,8 @@ class GradientConfig(Section):
     merge: Literal["local", "llm"] = "llm"
     """How edits merge. llm: the optimizer merges edits that mean the same; local: only nearly identical edits merge."""
     merge_fan_in: int = Field(default=8, ge=2, le=64)
-    """The most replies whose edits are merged in one request; the edits of more replies are merged level by level."""
+    """The maximum number of replies whose edits are merged in one request; the edits of more replies are merged level
+    by level."""
     analysts: tuple[str, ...] = Field(default=("llm",), min_length=1)
     """The analysts, which propose edits: llm, brief (for a small LLM), exemplar (needs no LLM), or the names of entry
     points of the group skillopt.analysts; several may work together."""
@@ -184,9 +186,10 @@ class PackageConfig(Section):
     review_scripts: bool = True
     """true: an edit to a script waits until a person approves it (`skillopt review`); false: only the gate decides."""
     max_file_tokens: int = Field(default=8000, ge=100)
-    """The most tokens of a file next to SKILL.md; an edit that would make the file longer is dropped."""
+    """The maximum number of tokens of a file next to SKILL.md; an edit that would make the file longer is dropped."""
     max_total_tokens: int = Field(default=40_000, ge=100)
-    """The most tokens of all text files of the package together; an edit that would make them longer is dropped."""
+    """The maximum number of tokens of all text files of the package together; an edit that would make them longer is
+    dropped."""
 
 
 class EvaluationConfig(Section):
@@ -206,7 +209,8 @@ class EvaluationConfig(Section):
     alpha: float = Field(default=0.05, gt=0, lt=0.5)
     """The highest share of useless edits that the paired gate may accept (0.05: one in twenty)."""
     max_repeats: int = Field(default=5, ge=1, le=30)
-    """The most fresh samples of an item with each skill; if these samples do not decide, the verdict is indecisive."""
+    """The maximum number of fresh samples of an item with each skill; if these samples do not decide, the verdict is
+    indecisive."""
     floors: dict[str, float] = {}
     """Limits that every accepted candidate must keep: {"type:refund": 0.8, fall: 0.1, refusals: 0.02, tokens: 500}.
     type:NAME: the least score of a task type; fall: the most that the score of any type may fall; refusals: the largest
@@ -249,9 +253,9 @@ Effort = Literal["", "none", "minimal", "low", "medium", "high", "xhigh"]
 
 class ModelSettings(Section):
     max_tokens: int | None = Field(default=None, ge=1)
-    """The most tokens of a reply."""
+    """The maximum number of tokens of a reply."""
     workers: int | None = Field(default=None, ge=1)
-    """The most calls at the same time."""
+    """The maximum number of calls at the same time."""
     call_timeout: float | None = Field(default=None, gt=0)
     """Seconds until a call without an answer is ended and retried."""
     deterministic: bool | None = None
@@ -266,7 +270,7 @@ class ModelsConfig(Section):
     target_temperature: float | None = Field(default=0.0, ge=0)
     """The target's sampling temperature; null: the endpoint's default."""
     target_max_tokens: int = Field(default=1024, ge=1)
-    """The most tokens of the target's reply."""
+    """The maximum number of tokens of the target's reply."""
     target_deterministic: bool | None = None
     """true if the same request to the target always gets the same reply; null: the provider's usual value."""
     target_reasoning_effort: Effort = ""
@@ -274,9 +278,9 @@ class ModelsConfig(Section):
     target_key_name: str = ""
     """The environment variable with the target's API key (never the key itself); empty: the provider's usual one."""
     target_rpm: int | None = Field(default=None, ge=1)
-    """The most requests per minute to the target; null: no limit."""
+    """The maximum number of requests per minute to the target; null: no limit."""
     target_tpm: int | None = Field(default=None, ge=1)
-    """The most tokens per minute to and from the target; null: no limit."""
+    """The maximum number of tokens per minute to and from the target; null: no limit."""
     targets: dict[str, ModelSettings] = {}
     """Settings for single targets (max_tokens, workers, call_timeout, deterministic), by `provider:model` or by
     provider, such as {local: {max_tokens: 20}}. They override keys for all targets, such as target_max_tokens, but not
@@ -288,7 +292,7 @@ class ModelsConfig(Section):
     optimizer_temperature: float | None = Field(default=None, ge=0)
     """The optimizer's sampling temperature; null: the endpoint's default."""
     optimizer_max_tokens: int = Field(default=12_000, ge=1)
-    """The most tokens of the optimizer's reply."""
+    """The maximum number of tokens of the optimizer's reply."""
     optimizer_deterministic: bool | None = None
     """true if the same request to the optimizer always gets the same reply; null: the provider's usual value."""
     optimizer_reasoning_effort: Effort = ""
@@ -300,9 +304,9 @@ class ModelsConfig(Section):
     optimizers: dict[str, ModelSettings] = {}
     """Settings for single optimizers, by `provider:model` or by provider, in the form of models.targets."""
     optimizer_rpm: int | None = Field(default=None, ge=1)
-    """The most requests per minute to the optimizer; null: no limit."""
+    """The maximum number of requests per minute to the optimizer; null: no limit."""
     optimizer_tpm: int | None = Field(default=None, ge=1)
-    """The most tokens per minute to and from the optimizer; null: no limit."""
+    """The maximum number of tokens per minute to and from the optimizer; null: no limit."""
     judge_model: str = ""
     """The judge, as provider:model, if env.scoring is judge; empty: the optimizer judges, also its own edits."""
     judge_url: str = ""
@@ -310,7 +314,7 @@ class ModelsConfig(Section):
     judge_temperature: float | None = Field(default=None, ge=0)
     """The judge's sampling temperature; null: the endpoint's default."""
     judge_max_tokens: int = Field(default=2000, ge=1)
-    """The most tokens of the judge's reply."""
+    """The maximum number of tokens of the judge's reply."""
     judge_deterministic: bool | None = None
     """true if the same request to the judge always gets the same reply; null: the provider's usual value. A judge
     whose grades varied in its calibration always counts as noisy."""
@@ -319,11 +323,11 @@ class ModelsConfig(Section):
     judge_key_name: str = ""
     """The environment variable with the judge's API key (never the key itself); empty: the provider's usual one."""
     judge_workers: int = Field(default=8, ge=1)
-    """The most judge calls at the same time."""
+    """The maximum number of judge calls at the same time."""
     judge_rpm: int | None = Field(default=None, ge=1)
-    """The most requests per minute to the judge; null: no limit."""
+    """The maximum number of requests per minute to the judge; null: no limit."""
     judge_tpm: int | None = Field(default=None, ge=1)
-    """The most tokens per minute to and from the judge; null: no limit."""
+    """The maximum number of tokens per minute to and from the judge; null: no limit."""
     judge_calibration: str = ""
     """The file that `skillopt judge calibrate` wrote; empty: judge_calibration.json next to the config, if there."""
 
@@ -381,7 +385,7 @@ class EnvConfig(Section):
 
 class HardwareConfig(Section):
     workers: int = Field(default=8, ge=1)
-    """The most target calls at the same time; a local: model has at most one per core."""
+    """The maximum number of target calls at the same time; a local: model has at most one per core."""
     executor: Literal["local", "processes", "ray"] = "local"
     """What does and scores the tasks. local: the process of the run; processes: other processes of this machine, at
     most one per core; ray: a Ray cluster. The process of the run always makes the model calls."""
@@ -391,8 +395,8 @@ class HardwareConfig(Section):
     call_timeout: float | None = Field(default=None, gt=0)
     """Seconds until a call without an answer is ended and retried; null: 300 for local: models, 120 for all others."""
     max_retries: int = Field(default=5, ge=0)
-    """The most retries of a call that failed for a reason that may go away (5xx, timeouts, resets). Rejected calls
-    (429, 503, 529) are retried any number of times within max_retry_seconds. 0: no call is retried."""
+    """The maximum number of retries of a call that failed for a reason that may go away (5xx, timeouts, resets).
+    Rejected calls (429, 503, 529) are retried any number of times within max_retry_seconds. 0: no call is retried."""
     max_retry_seconds: float = Field(default=300, gt=0)
     """Seconds after the first try of a call during which it may be retried. If an endpoint asks for a longer wait
     (Retry-After), the run stops at once and can be continued later."""

@@ -35,9 +35,10 @@ CALIBRATION = "judge_calibration.json"
 _CODE = ("env.name", "env.scoring", "env.agent")
 """Keys with values of the form `file.py:name`; the file may be next to the config."""
 _DEEPEST, _MOST = 50, 200_000
-"""The most levels and the most values of a config. A config with more is a mistake, or an alias contains itself."""
+"""The maximum number of levels and the most values of a config. A config with more is a mistake, or an alias contains
+itself."""
 _LONGEST_NUMBER = 100
-"""The most characters of a number in a config."""
+"""The maximum number of characters of a number in a config."""
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _HALF = re.compile(r"[\ud800-\udfff]")
 

@@ -43,7 +43,7 @@ from skillopt.training.session import check_prices
 LEAST = 10
 """The least number of graded answers for a calibration."""
 _SHOWN = 5
-"""The most disagreements in the record."""
+"""The maximum number of disagreements in the record."""
 _WORDS = {"pass": 1.0, "fail": 0.0, "true": 1.0, "false": 0.0}
 
 

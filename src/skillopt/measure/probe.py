@@ -33,7 +33,7 @@ ITEMS, SAMPLES = 12, 4
 TEMPERATURE = 0.7
 """The temperature of the samples after the first, if the config's temperature is 0 or not set."""
 SOLVED, FORM = 0.95, 0.9
-"""The least shares of right replies for the findings `nothing to learn` and `form only` (assumed)."""
+"""The lowest shares of right replies for the findings `nothing to learn` and `form only` (assumed)."""
 LOST = 0.5
 """The least share of unusable replies for the finding `this target cannot`, if no task is solved (assumed)."""
 _SHOWN = 3

@@ -37,7 +37,7 @@ TRIALS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class PrunePlan:
-    """The most rollouts that a pruning can need. Rollouts in the journal cost nothing."""
+    """The maximum number of rollouts that a pruning can need. Rollouts in the journal cost nothing."""
 
     rules: int
     items: int

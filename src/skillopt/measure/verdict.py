@@ -21,7 +21,7 @@ Word = Literal["better", "no better", "no worse", "worse", "cannot tell", "not f
 TASKS = {"train": "training task", "val": "validation task", "test": "held-out task"}
 """The words for an item, by split."""
 _SHOWN_ANSWER = 40
-"""The most characters of the most frequent answer that a sentence shows."""
+"""The maximum number of characters of the most frequent answer that a sentence shows."""
 
 
 def spent_sentence(spent: Spent) -> str:

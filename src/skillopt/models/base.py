@@ -143,7 +143,7 @@ class ChatModel:
     deterministic: bool = False
     """True if the same request always gives the same reply."""
     max_concurrency: int | None = None
-    """The most calls in flight; None: any number."""
+    """The maximum number of calls in flight; None: any number."""
     human_paced: bool = False
     """Does a person write the replies? That may take hours, so only the end of the run ends a call."""
     ends_calls: bool = False

@@ -29,7 +29,8 @@ from skillopt.models.call import Caller, backoff, stop_on_disk_error, timed
 from skillopt.record.journal import JournalRow
 
 RETRIES = 2
-"""The most retries of a rollout. They are few: an agent retries by itself, and a rollout may take minutes."""
+"""The maximum number of retries of a rollout. They are few: an agent retries by itself, and a rollout may take
+minutes."""
 
 Work = Callable[[], Awaitable[JsonObject]]
 _TOOLS = "skillopt:tools"

@@ -66,7 +66,7 @@ class Caller:
     hardware: HardwareConfig
     deterministic: bool
     workers: int = 0
-    """The most rollouts at the same time; 0 means `hardware.workers`."""
+    """The maximum number of rollouts at the same time; 0 means `hardware.workers`."""
     timeout: float = 0.0
     """Seconds after which a call without a reply is cancelled and retried; 0 means `hardware.call_timeout`."""
     temperature: float | None = None

@@ -37,7 +37,7 @@ from skillopt.skill.tokens import count_tokens
 
 _FORM = "write command:PROGRAM ARGUMENTS as in a shell, such as command:llm -m my-model"
 _SHORT = 600
-"""The most characters of an output that may be an error message printed as an answer."""
+"""The maximum number of characters of an output that may be an error message printed as an answer."""
 
 
 class CommandOptions(Options):
@@ -50,7 +50,8 @@ class CommandOptions(Options):
     args: tuple[str, ...] = ()
     """Further arguments of the command."""
     at_once: int | None = Field(default=None, ge=1)
-    """The most commands that run at the same time; null: the number that the command is known to handle."""
+    """The maximum number of commands that run at the same time; null: the number that the command is known to
+    handle."""
 
 
 class CommandModel(ChatModel):

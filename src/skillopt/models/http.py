@@ -41,7 +41,7 @@ _LONGEST = 86_400.0
 """The longest wait in seconds. If an endpoint asks for more than a day, that is a mistake."""
 _MOST_TOKENS = 10**9
 _SEARCHED = 2**16
-"""The most characters of an error that are searched for its meaning."""
+"""The maximum number of characters of an error that are searched for its meaning."""
 
 
 class ParameterRefused(Exception):  # noqa: N818 - this package handles it

@@ -28,7 +28,8 @@ from skillopt.provider_table import local_processes, split_name
 
 WORKER = Path(__file__).with_name("local_worker.py")
 MAX_TOKENS = 1024
-"""The most tokens of a reply if the request names no limit; a small model may go on until the context is full."""
+"""The maximum number of tokens of a reply if the request names no limit; a small model may go on until the context is
+full."""
 MAX_CRASHES = 3
 """The number of crashes in a row after which the model gives up."""
 

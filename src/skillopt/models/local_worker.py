@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 PLACEHOLDER = "~"
 """The text of the user's message if only the system message is to be evaluated."""
 STATE_BYTES = 512 << 20
-"""The most bytes of all saved states of one model; the least recently used are removed first."""
+"""The maximum number of bytes of all saved states of one model; the least recently used are removed first."""
 
 
 class LocalSetup(TypedDict):

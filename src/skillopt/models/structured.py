@@ -19,11 +19,11 @@ from skillopt.models.call import Caller
 
 T = TypeVar("T")
 LONGEST_BAD_REPLY = 4000
-"""The most characters of an unusable reply that the second request repeats."""
+"""The maximum number of characters of an unusable reply that the second request repeats."""
 LONGEST_PROBLEM = 6000
-"""The most characters of the sentence that describes a partly usable reply."""
+"""The maximum number of characters of the sentence that describes a partly usable reply."""
 QUOTED = 160
-"""The most characters of an unusable reply that a message quotes."""
+"""The maximum number of characters of an unusable reply that a message quotes."""
 NEXT_FORM: dict[Form, Form] = {"schema": "json", "json": "text"}
 _THOUGHT_TAG = re.compile(r"<(/?)(think|thinking|reasoning)>", re.IGNORECASE)
 _THOUGHT_OPEN = re.compile(r"\A\s*<(think|thinking|reasoning)>", re.IGNORECASE)

@@ -14,7 +14,7 @@ import aiohttp
 KEPT = 75.0
 """Seconds for which an unused connection stays open."""
 LONGEST = 8 * 2**20
-"""The most bytes of an answer that are read, before and after decompression."""
+"""The maximum number of bytes of an answer that are read, before and after decompression."""
 
 
 class Response(NamedTuple):

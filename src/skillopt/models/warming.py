@@ -24,7 +24,7 @@ class Warming:
 
     def __init__(self, provider: Provider) -> None:
         self._least = 4 * provider.cached_from if provider.warms_cache else 0
-        """The fewest characters of a prefix that the provider caches; 0 if no request has to wait."""
+        """The minimum number of characters of a prefix that the provider caches; 0 if no request has to wait."""
         self._used: dict[str, float] = {}
         """The time of the last reply for each prefix."""
         self._first: dict[tuple[str, bool], asyncio.Future[None]] = {}

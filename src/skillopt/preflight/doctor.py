@@ -47,7 +47,7 @@ NOISE = 0.1
 PLAUSIBLE = 0.25
 """A gain that a training often reaches. The splits should be large enough to show such a gain."""
 _SCORED = 10
-"""The most items of each split with which the scorer is tried."""
+"""The maximum number of items of each split with which the scorer is tried."""
 _ASKED = Item(id="doctor", question="Reply with the word ready. Do nothing else.")
 
 

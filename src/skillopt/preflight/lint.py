@@ -32,7 +32,7 @@ from skillopt.training.edits.similarity import (
 
 Level = Literal["error", "warning"]
 _MOST_LINES, _MOST_TOKENS = 500, 5000
-"""The most lines and the most tokens of a body that the authors of the format advise."""
+"""The maximum numbers of lines and tokens of a body that the authors of the format advise."""
 _LINK = re.compile(r"!?\[[^\]\n]*\]\(\s*<?([^)<>\s]+)>?(?:\s+[\"'(][^)\n]*)?\)|^\s{0,3}\[[^\]\n]+\]:\s*<?(\S+?)>?\s*$")
 _NAMED = re.compile(r"(?<![\w/.-])((?:\./)?(?:references|scripts|assets)/[\w./-]*\w)")
 """The name of a file of the package in the text or in a command."""
@@ -45,7 +45,7 @@ _TIME = re.compile(
     re.IGNORECASE,
 )
 _LONGEST_LINE = 4000
-"""The most characters of a line that are searched."""
+"""The maximum number of characters of a line that are searched."""
 _PATH = re.compile(
     r"(?<![\w.:/-])(?:/(?:home|Users|root|mnt|Volumes|private)/[^\s`'\"),;]+|[A-Za-z]:\\(?:[\w.-]+\\)*[\w.-]*)"
 )

@@ -36,7 +36,7 @@ from skillopt_benchmarks.published import published_set
 EDIT_TOKENS = {"llm": 200, "sim": 10}
 """Tokens of an edit, by the kind of optimizer, as in recorded runs; used to estimate the skill's length."""
 LONG_SKILL = 4000
-"""The most tokens by which an LLM makes a skill longer (assumed)."""
+"""The maximum number of tokens by which an LLM makes a skill longer (assumed)."""
 ACCEPTED = 0.5
 """The share of steps that the gate accepts, for the estimate."""
 EXAMPLE_TOKENS = 12
@@ -63,7 +63,7 @@ WORDED = 2
 RETRIED = 1.1
 """The number of requests to the optimizer for each usable reply."""
 _SAMPLE = 100
-"""The most items of a split whose length is measured."""
+"""The maximum number of items of a split whose length is measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +76,7 @@ class Workload:
     text_tokens: float = 0.0
     """The mean number of tokens of the part of a task that analysts read; 0: analysts read the whole task."""
     turns: int = 1
-    """The most target calls that a task may take."""
+    """The maximum number of target calls that a task may take."""
     answers: int = 0
     """The number of different answers if they are a small closed set; else 0."""
     judged: bool = False
@@ -181,7 +181,7 @@ def _target_stages(
 
 
 def _history(config: Config) -> float:
-    """The most earlier turns in a prompt."""
+    """The maximum number of earlier turns in a prompt."""
     history = config.env.options.get("history")
     return history if isinstance(history, int) else math.inf
 

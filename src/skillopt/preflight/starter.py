@@ -32,7 +32,7 @@ OPTIMIZER = "openai:gpt-4o"
 STEPS = 8
 """The least number of steps of a training on the user's own tasks. With fewer steps, an optimizer can hardly learn."""
 MOST_NAMED = 12
-"""The most possible answers that the initial skill names. More answers do not fit on one line."""
+"""The maximum number of possible answers that the initial skill names. More answers do not fit on one line."""
 SECTIONS = "\n\n".join(f"## {title}" for title in STANDARD)
 """Headings that edits can name. Empty sections are neither sent to the target nor written to `best_skill.md`."""
 DEMO_TASK = "Each task is a message of a tenant; the reply names the team that it goes to."

@@ -14,7 +14,7 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)
 _API_ERROR = re.compile(r"\A\s*\[?API Error: ?(.{0,500}?)\]?\s*\Z", re.DOTALL)
 """Matches an endpoint's refusal that some command lines print as an answer, with exit code 0."""
 _SHOWN = 4000
-"""The most characters of one event in the transcript."""
+"""The maximum number of characters of one event in the transcript."""
 
 
 @dataclass(kw_only=True)

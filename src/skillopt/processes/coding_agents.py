@@ -52,7 +52,7 @@ class Preset:
     parse: Callable[[str], AgentOutput]
     """The parser of the agent's output."""
     max_concurrency: int = 8
-    """The most requests at the same time, each in a separate process."""
+    """The maximum number of requests at the same time, each in a separate process."""
     reports_cost: bool = False
     reports_tokens: bool = True
     """True if the agent reports its tokens; if not, they are estimated from the texts."""

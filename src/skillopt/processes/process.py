@@ -20,7 +20,7 @@ PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 """Environment variables of proxies. Every child gets them (in upper and lower case), `PLAIN`, LC_… and those that the
 user names."""
 LONGEST_OUTPUT = 8 << 20
-"""The most bytes of a child's output; a child that prints more is ended."""
+"""The maximum number of bytes of a child's output; a child that prints more is ended."""
 _SCRIPTS = (".py", ".sh", ".js", ".ts", ".mjs", ".rb")
 _GRACE = 1.0
 """Seconds to wait for the end of the output of a child that has ended: its own children may keep the output open."""

@@ -76,7 +76,7 @@ class Plan(Record):
     call_seconds: dict[str, float] = Field(default={})
     """The assumed seconds of one call, by role."""
     widths: dict[str, int] = Field(default={})
-    """The most calls at the same time, by role."""
+    """The maximum number of calls at the same time, by role."""
 
     def calls(self, role: str) -> Estimate:
         return Estimate.around(sum(line.calls for line in self.lines if line.role == role))

@@ -18,7 +18,7 @@ from skillopt.skill.folder import listed, name_clash, path_problem
 from skillopt.skill.package import Package, PackageError, read_package
 
 _LONGEST = 1_000_000
-"""The most bytes of a main document."""
+"""The maximum number of bytes of a main document."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ class SimWorld(Options):
     rules: int = Field(default=12, ge=1, le=len(TOPICS))
     """How many hidden rules there are to learn."""
     topics_per_item: int = Field(default=2, ge=1, le=4)
-    """The most codes that a task asks for."""
+    """The maximum number of codes that a task asks for."""
     systemic: float = Field(default=0, ge=0, le=1)
     """The share of tasks that fail for one common cause, which only deep reflection finds."""
     train: int = Field(default=40, ge=1)

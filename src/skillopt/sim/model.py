@@ -74,7 +74,7 @@ class SimOptions(Options):
     rate_limit_every: int = 0
     """Every n-th request is answered with 429 and Retry-After; 0 for no request."""
     most_in_flight: int = 0
-    """The most requests at once; more are answered with 429, without Retry-After. 0 for no limit."""
+    """The maximum number of requests at once; more are answered with 429, without Retry-After. 0 for no limit."""
     retry_after: float = 1.0
     reset: float = 0.0
     """Share of requests whose connection is cut."""

@@ -107,11 +107,11 @@ class SizeLimits:
 
     max_edit_tokens: int = 400
     max_skill_tokens: int = 8000
-    """The most tokens of the document; for a package, of SKILL.md."""
+    """The maximum number of tokens of the document; for a package, of SKILL.md."""
     max_file_tokens: int = 8000
-    """The most tokens of each further file."""
+    """The maximum number of tokens of each further file."""
     max_total_tokens: int = 40_000
-    """The most tokens of all text files of a package."""
+    """The maximum number of tokens of all text files of a package."""
     train: tuple[str, ...] = PARTS
     """The parts of a package that edits may touch."""
 

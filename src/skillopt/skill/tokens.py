@@ -16,7 +16,7 @@ _WEIGHTS = {
 }  # fmt: skip
 """The tokens of each type of piece: wide ones are Chinese, Japanese and emoji; letters are all other scripts."""
 _SHORT_WORD = 7
-"""The most letters of a word that is one token; every nine further letters are one more token."""
+"""The maximum number of letters of a word that is one token; every nine further letters are one more token."""
 
 
 @lru_cache(maxsize=4096)

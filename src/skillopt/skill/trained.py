@@ -18,7 +18,7 @@ NEW_FILES: dict[str, str] = {
 """The names of new files that an edit may make, as regular expressions."""
 _LEGAL = re.compile(r"(?:licen[cs]e|notice|copying)(?:[._-].*)?", re.IGNORECASE)
 _LONGEST = 200_000
-"""The most bytes of a file that edits may change; a longer file is never edited."""
+"""The maximum number of bytes of a file that edits may change; a longer file is never edited."""
 
 
 def part_of(path: str) -> TrainedPart | None:

@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 LONGEST_FEEDBACK = 10_000
 NOT_DESCRIBED = "A function scores the reply; its rule is not described: infer it from scores and feedback."
 LONGEST_DESCRIPTION = 1500
-"""The most characters of a scorer's docstring that the optimizer sees."""
+"""The maximum number of characters of a scorer's docstring that the optimizer sees."""
 _FORMS = "a score is a number from 0 to 1, a bool, (number, feedback), a dict with hard, soft or score, or a Score"
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SPLITS = ("train", "val", "test")
 _MOST_ANSWERS = 20
-"""The most different answers that count as a small closed set."""
+"""The maximum number of different answers that count as a small closed set."""
 
 
 Json = JsonObject
@@ -164,7 +164,7 @@ class Agent(Protocol):
 
     fingerprint: str
     turns: int
-    """The most model calls that one task may take."""
+    """The maximum number of model calls that one task may take."""
 
     async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode: ...
 
@@ -215,7 +215,7 @@ class Env(ABC):
     warnings: Sequence[str] = ()
     """Suspicious facts about the data, for `skillopt doctor`."""
     turns: int = 1
-    """The most model calls that one task may take, for `skillopt plan`."""
+    """The maximum number of model calls that one task may take, for `skillopt plan`."""
     noisy: bool = False
     """True if the same output may get another score. The strict gate refuses such an env."""
     problem: str = ""

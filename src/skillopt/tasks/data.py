@@ -20,9 +20,9 @@ from skillopt.tasks.base import SPLITS, Item
 from skillopt.tasks.dialogs import as_task
 
 LONGEST_LINE = 16 << 20
-"""The most bytes of a line. A file with longer lines has no line ends, or is not text at all."""
+"""The maximum number of bytes of a line. A file with longer lines has no line ends, or is not text at all."""
 LARGEST_JSON = 64 << 20
-"""The most bytes of a JSON array, which can only be read whole; JSON lines have no such limit."""
+"""The maximum number of bytes of a JSON array, which can only be read whole; JSON lines have no such limit."""
 TEXT = (".jsonl", ".ndjson", ".json", ".csv", ".tsv")
 YAML = (".yaml", ".yml")
 SUFFIXES = (*TEXT, ".parquet", ".arrow", ".feather", ".ipc", *YAML)
@@ -37,7 +37,7 @@ Placed = tuple[str, Item]
 Problem = tuple[list[str], str]
 """Locations of rows that cannot be used, and the text that follows them in a message."""
 MOST_NAMED = 10
-"""The most rows that one message names; the other rows are counted."""
+"""The maximum number of rows that one message names; the other rows are counted."""
 WINDOWS = "cp1252"
 """The encoding in which Excel saves a CSV file in Western Europe and America."""
 

@@ -24,7 +24,7 @@ KINDS: dict[FailureKind, str] = {
 }
 """Each kind of failure in words."""
 MOST_CHOICES = 30
-"""The most different answers that count as choices."""
+"""The maximum number of different answers that count as choices."""
 _REFUSAL = re.compile(
     r"(?:(?:i['’]?m|i am)?\s?(?:so |very )?sorry|unfortunately|as an ai\b[^.,]*)?\W{0,5}(?:but )?"
     r"i\s?(?:can['’]?t|cannot|can not|won['’]?t|am unable to|['’]?m unable to|am not able to|['’]?m not able to)\s"
@@ -35,7 +35,7 @@ BEGINNING = 200
 """The number of characters at the start of a reply that are searched for a refusal."""
 _QUOTES = " \t\n\"'“”‘’*_#>-"
 LONGEST_NUMBER = 40
-"""The most characters of an expected answer that counts as a number."""
+"""The maximum number of characters of an expected answer that counts as a number."""
 _TOOL_ERROR = re.compile(r"\s*(?:error\b|traceback \(most recent call last\))", re.IGNORECASE)
 
 

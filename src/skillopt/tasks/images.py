@@ -20,7 +20,7 @@ from skillopt.tasks.base import Item, image_names
 KINDS = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
 LARGEST_IMAGE = 10 << 20
 MOST_IMAGES = 20
-"""The most images of one task."""
+"""The maximum number of images of one task."""
 _DATA_URL = re.compile(r"data:(image/[a-z]+);base64,([A-Za-z0-9+/]+={0,2})")
 _BEGINNINGS = ((b"\x89PNG", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
 

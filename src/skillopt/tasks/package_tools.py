@@ -18,7 +18,7 @@ from skillopt.tasks.sandbox import Mode, Sandbox, SandboxResult, command_problem
 from skillopt.tasks.tools import Tool, printed, tool_results
 
 MOST_TURNS = 20
-"""The most replies in a row that only ask for files."""
+"""The maximum number of replies in a row that only ask for files."""
 E = TypeVar("E", bound=Episode)
 _RUN_BY = {".py": ["python"], ".sh": ["sh"]}
 

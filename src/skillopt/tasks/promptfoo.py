@@ -20,7 +20,7 @@ from skillopt.tasks.dialogs import asked_by
 from skillopt.tasks.nested import at
 
 LARGEST = 16 << 20
-"""The most bytes of a config, because YAML is read as a whole, and slowly."""
+"""The maximum number of bytes of a config, because YAML is read as a whole, and slowly."""
 _VARIABLE = re.compile(r"\{\{\s*([\w.]+)\s*\}\}")
 _TEXTS = {"contains", "icontains", "contains-all", "icontains-all", "not-contains", "not-icontains"}
 _ANY = {"contains-any", "icontains-any"}

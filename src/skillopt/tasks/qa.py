@@ -41,9 +41,9 @@ class QAOptions(Options):
     """Options of questions and answers (`env.options`)."""
 
     limit: SplitLimits = Field(default={})
-    """The most items to use of each split, to try a part first: {train: 40, val: 20}."""
+    """The maximum number of items to use of each split, to try a part first: {train: 40, val: 20}."""
     workspace_mb: int = Field(default=64, ge=1, le=1024)
-    """The most megabytes of a workspace, at the start of a task and at its end."""
+    """The maximum number of megabytes of a workspace, at the start of a task and at its end."""
     sandbox: Mode = "namespaces"
     """How a package's scripts are isolated when a chat model runs them; docs/sandbox.md explains `limits`."""
 

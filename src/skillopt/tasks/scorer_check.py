@@ -17,13 +17,13 @@ from skillopt.tasks.data import shortened, shown_name
 from skillopt.tasks.scoring import normalise
 
 PROSE = 10
-"""The fewest words of an answer that is free text: nobody writes it twice in the same way."""
+"""The minimum number of words of an answer that is free text: nobody writes it twice in the same way."""
 INSTEAD = (
     "set env.scoring to f1 (shared words) and evaluation.metric to soft, or env.scoring to judge (the optimizer model "
     "grades each reply)"
 )
 _TRIED = 5
-"""The most items whose outputs are scored twice before a training, with three outputs for each item."""
+"""The maximum number of items whose outputs are scored twice before a training, with three outputs for each item."""
 _WORD = re.compile(r"[^\W\d_]+")
 _BREAK = re.compile(r"[,;|\n]")
 

@@ -48,9 +48,9 @@ class ShellOptions(Options):
     """Options of the shell agent (`env.agent_options`)."""
 
     turns: int = Field(default=30, ge=1, le=1000)
-    """The most replies of the model in one task."""
+    """The maximum number of replies of the model in one task."""
     timeout: float = Field(default=600, gt=0)
-    """The most seconds for the whole task."""
+    """The maximum number of seconds for the whole task."""
     sandbox: Mode = "namespaces"
     limits: SandboxLimits = SandboxLimits()
     """The limits of one command."""

@@ -23,7 +23,7 @@ PARQUET = (".parquet",)
 ARROW = (".arrow", ".feather", ".ipc")
 MOST_ROWS = 1_000_000
 LARGEST = 2 << 30
-"""The most bytes of a table after decompression."""
+"""The maximum number of bytes of a table after decompression."""
 _BATCH = 256
 _NAME = re.compile(
     r"hf:(?P<path>\w[\w.-]*(?:/\w[\w.-]*)?)(?::(?P<config>[\w.-]+))?(?:@(?P<revision>[\w./-]+))?(?:#(?P<split>\S+))?"

@@ -23,7 +23,8 @@ from skillopt.skill import Skill
 from skillopt.tasks.base import Chat, Episode, ToolDefinition
 
 LONGEST_RESULT = 20_000
-"""The most characters of a tool's result that the target is shown, so one result cannot fill the context."""
+"""The maximum number of characters of a tool's result that the target is shown, so one result cannot fill the
+context."""
 
 
 @dataclass(frozen=True, kw_only=True)

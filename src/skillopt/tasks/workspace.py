@@ -29,7 +29,8 @@ LEFT_OUT = {"__pycache__"}
 """Folders that are left out of a rollout's workspace, such as caches."""
 _LONGEST_SHOWN = 2000
 _MOST_SHOWN = 12_000
-"""The most characters of the differences that are shown: of one file (`_LONGEST_SHOWN`), and of all files together."""
+"""The maximum number of characters of the differences that are shown: of one file (`_LONGEST_SHOWN`), and of all files
+together."""
 _MOST_LISTED = 100
 _LARGEST_COMPARED = 256 << 10
 

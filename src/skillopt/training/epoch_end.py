@@ -30,7 +30,7 @@ from skillopt.training.rollout import begin_ahead, require_most, rollout, scored
 from skillopt.training.step_files import accept, update_scores
 
 LONGEST_MEMORY = 1500
-"""The most tokens of the notes; if they are longer, the optimizer is asked again."""
+"""The maximum number of tokens of the notes; if they are longer, the optimizer is asked again."""
 
 
 async def end_epoch(

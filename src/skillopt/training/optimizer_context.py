@@ -35,11 +35,11 @@ from skillopt.training.schedule import edits_for
 from skillopt.training.step_files import StepWork
 
 MOST_READ = 60
-"""The most earlier steps whose recorded batches are read."""
+"""The maximum number of earlier steps whose recorded batches are read."""
 MOST_STEPS = 12
-"""The most steps that a run remembers for the optimizer."""
+"""The maximum number of steps that a run remembers for the optimizer."""
 MOST_EDITS = 12
-"""The most edits of one step that a run remembers for the optimizer; applied edits come first."""
+"""The maximum number of edits of one step that a run remembers for the optimizer; applied edits come first."""
 PENDING = (
     "pending: it is not in the skill. It broke nothing, and is tried again with the next step's edits if the limit "
     "leaves a slot and none of them changes the same text; do not repeat it"
@@ -47,9 +47,9 @@ PENDING = (
 BEATEN = "left out: the short text alone scored as well or better on the validation tasks"
 LEFT_OUT = "rejected: validation tasks that it broke passed again without it"
 LONGEST = 4000
-"""The most characters of an edit's text that a run remembers for the optimizer."""
+"""The maximum number of characters of an edit's text that a run remembers for the optimizer."""
 LONGEST_CAUSE = 200
-"""The most characters of a cause that a run remembers for the optimizer."""
+"""The maximum number of characters of a cause that a run remembers for the optimizer."""
 
 
 def task_info(ctx: Context) -> TaskInfo:
@@ -262,7 +262,7 @@ def _trimmed(fields: dict[str, str], fate: str) -> TriedEdit:
 
 
 MOST_PROBED = 4
-"""The most failed tasks of a batch that are done again with a rejected candidate."""
+"""The maximum number of failed tasks of a batch that are done again with a rejected candidate."""
 
 
 async def probe_rejected(work: StepWork, ctx: Context) -> list[Trajectory]:

@@ -71,5 +71,5 @@ def decayed_rate(scheduled: float, decay: float, config: OptimizerConfig) -> flo
 
 
 def edits_for(rate: float) -> int:
-    """The most edits of a step with this learning rate."""
+    """The maximum number of edits of a step with this learning rate."""
     return max(1, rounded(rate))

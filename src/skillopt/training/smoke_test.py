@@ -63,7 +63,7 @@ async def _score_nothing(env: Env, items: Sequence[Item]) -> None:
 
 _TRIED = 10
 _SHOWN = 160
-"""The most characters of a reply and of its expected answer in a message."""
+"""The maximum number of characters of a reply and of its expected answer in a message."""
 
 
 async def check_first_scores(items: Sequence[Item], trajectories: Sequence[Trajectory], ctx: Context) -> None:

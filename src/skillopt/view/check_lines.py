@@ -17,7 +17,7 @@ from skillopt.view.text import clipped, counted, duration, printable, ranged
 from skillopt.view.traces import item_name
 
 _SHOWN, _MOST = 600, 12
-"""The most characters of an output, and the most items, in summary.md; `check.json` has everything."""
+"""The maximum numbers of characters of an output, and of items, in summary.md; `check.json` has everything."""
 _ROWS = ("score", "prompt tokens", "reply tokens", "dollars", "turns", "seconds", "refused by the endpoint")
 
 

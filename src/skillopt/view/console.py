@@ -196,7 +196,7 @@ class Lines:
 
 
 _MOST_DIFFERENCES = 4
-"""The most changed settings that are named when a new run begins."""
+"""The maximum number of changed settings that are named when a new run begins."""
 
 
 def _new_because(nearest: events.NearestRun) -> str:

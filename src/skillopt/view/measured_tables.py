@@ -22,7 +22,7 @@ VERDICTS = {
     "together": "not clear alone",
 }
 _TEXT = 41
-"""The most characters of a part's text in a line."""
+"""The maximum number of characters of a part's text in a line."""
 
 
 def ablation_table(result: Ablation) -> list[str]:
@@ -117,7 +117,7 @@ def _why(result: Ablation, group: AblatedPart) -> str:
 
 
 _LISTED = 8
-"""The most items of a list that are shown; comparison.json has them all."""
+"""The maximum number of items of a list that are shown; comparison.json has them all."""
 
 
 def evaluation_lines(summary: EvalSummary) -> Iterator[str]:

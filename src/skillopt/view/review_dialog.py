@@ -16,7 +16,7 @@ from skillopt.view.text import clipped, printable
 from skillopt.view.traces import Trace
 
 SHOWN = 3
-"""The most trajectories of each side that are shown in full; further ones are only named."""
+"""The maximum number of trajectories of each side that are shown in full; further ones are only named."""
 Say = Callable[[str], None]
 
 

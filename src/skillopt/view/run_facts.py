@@ -24,7 +24,7 @@ from skillopt.view.traces import item_name
 from skillopt.view.use import SkillInUse, skill_in_use
 
 _CITED = 3
-"""The most trajectories that a report shows for an edit."""
+"""The maximum number of trajectories that a report shows for an edit."""
 
 
 @dataclass(frozen=True, kw_only=True)

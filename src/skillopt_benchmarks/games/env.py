@@ -35,13 +35,13 @@ class GameOptions(Options):
     """`env.options` of games."""
 
     steps: int = Field(default=50, ge=1)
-    """The most actions in a game; after them the game is lost."""
+    """The maximum number of actions in a game; after them the game is lost."""
     history: int = Field(default=10, ge=0)
-    """The most turns in a prompt, besides the task and the last observation; 0 shows all turns."""
+    """The maximum number of turns in a prompt, besides the task and the last observation; 0 shows all turns."""
     processes: int = Field(default=0, ge=0)
     """The number of worker processes that play the games; 0 for one per core (in a cluster, one per worker)."""
     limit: SplitLimits = Field(default={})
-    """The most games to use from each split, such as {train: 12, val: 6}."""
+    """The maximum number of games to use from each split, such as {train: 12, val: 6}."""
 
 
 class GameItem(Item):

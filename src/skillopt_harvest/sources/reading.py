@@ -16,18 +16,18 @@ from skillopt_harvest.records import AgentSession, SessionFacts, SessionTurn, sh
 from skillopt_harvest.redact import Redactor
 
 LONGEST_LINE = 16 << 20
-"""The most bytes of a line. A longer line is skipped and counted."""
+"""The maximum number of bytes of a line. A longer line is skipped and counted."""
 LARGEST_FILE = 64 << 20
-"""The most bytes of a file that can only be read whole."""
+"""The maximum number of bytes of a file that can only be read whole."""
 LONGEST_TEXT = 6000
-"""The most characters of a turn that are stored."""
+"""The maximum number of characters of a turn that are stored."""
 _ENOUGH = 3 * LONGEST_TEXT
 """The number of characters after which no more text is added to a turn, before redaction."""
 LONGEST_TOOL = 400
 MOST_TOOLS = 40
-"""The most tool calls of a turn that are stored."""
+"""The maximum number of tool calls of a turn that are stored."""
 MOST_TURNS = 400
-"""The most turns of one part of a session. A longer session is split into parts."""
+"""The maximum number of turns of one part of a session. A longer session is split into parts."""
 OVERLAP = 4
 """The number of turns that a part shares with the part before: a correction needs the request before it."""
 _INJECTED = re.compile(

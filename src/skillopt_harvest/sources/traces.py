@@ -16,7 +16,7 @@ from skillopt_harvest.redact import Redactor
 from skillopt_harvest.sources.reading import Position, Reading, json_lines
 
 MOST_OPEN = 500
-"""The most sessions that are open at once, since exports list spans only roughly by time."""
+"""The maximum number of sessions that are open at once, since exports list spans only roughly by time."""
 
 
 class TracedExchange(Record):

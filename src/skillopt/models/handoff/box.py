@@ -27,7 +27,7 @@ from skillopt.record.files import json_text, plain, read_bytes, read_json, write
 from skillopt.skill.folder import NotAFileError
 
 LONGEST_REPLY = 1 << 20
-"""The most bytes of a reply; no stage can use more."""
+"""The maximum number of bytes of a reply; no stage can use more."""
 _REQUEST = re.compile(r"(\d{4,})\.json")
 
 

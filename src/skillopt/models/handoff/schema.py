@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from jsonschema import ValidationError
 
 MOST = 12
-"""The most problems that are listed; more of them usually have one cause."""
+"""The maximum number of problems that are listed; more of them usually have one cause."""
 LONGEST = 300
-"""The most characters of one problem, because messages quote names and choices."""
+"""The maximum number of characters of one problem, because messages quote names and choices."""
 _TEXT: JsonObject = {"type": "string"}
 _NUMBER: JsonObject = {"type": "number"}
 _NEW_FILE = "|".join(map(re.escape, NEW_FILES.values()))

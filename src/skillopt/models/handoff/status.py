@@ -15,7 +15,7 @@ from skillopt.record.status import status_of
 LOOK = 0.3
 """Seconds between two looks at the letters."""
 BEGINS = 15.0
-"""The most seconds between the start of a training and the first file of its run."""
+"""The maximum number of seconds between the start of a training and the first file of its run."""
 
 
 class LettersStatus(TypedDict):

@@ -16,11 +16,11 @@ from skillopt.tasks.base import Chat, Env, Episode, Item, Judge, Score, score_ou
 from skillopt.tasks.executor.worker import Turn
 
 MOST_LOSSES = 3
-"""The most workers that one task may lose; after that, the task is considered the cause."""
+"""The maximum number of workers that one task may lose; after that, the task is considered the cause."""
 READY_WITHIN = 300.0
-"""The most seconds that a worker may take to start and to open its env."""
+"""The maximum number of seconds that a worker may take to start and to open its env."""
 OTHERS_WITHIN = 10.0
-"""The most seconds to wait for the other workers, so not all of the first tasks go to the first worker."""
+"""The maximum number of seconds to wait for the other workers, so not all of the first tasks go to the first worker."""
 
 
 NewChat = Callable[[], Chat]

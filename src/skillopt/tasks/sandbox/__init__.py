@@ -31,7 +31,7 @@ Mode = Literal["namespaces", "limits"]
 _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc/ld.so.cache", "/etc/alternatives", "/nix/store")
 _OFFICE = ("/etc/fonts", "/etc/libreoffice", "/var/lib/libreoffice", "/opt")
 LONGEST_COMMAND = 100_000
-"""The most bytes of a command and its arguments; the kernel's limit is 128 KB."""
+"""The maximum number of bytes of a command and its arguments; the kernel's limit is 128 KB."""
 _ENDED = {"time": "stopped at the limit of {seconds} s", "memory": "stopped at the limit of {memory_mb} MB of memory"}
 _SIGNALS = {128 + 24: "stopped at the limit of {cpu_seconds} s of CPU time", 128 + 25: "wrote a file over {file_mb} MB"}
 
@@ -40,17 +40,19 @@ class SandboxLimits(Options):
     """Limits on the resources of one program."""
 
     cpu_seconds: int = Field(default=20, ge=1)
-    """The most seconds of CPU time of one process."""
+    """The maximum number of seconds of CPU time of one process."""
     seconds: int = Field(default=60, ge=1)
-    """The most seconds by the clock. They stop programs that wait; how long work takes depends on the machine."""
+    """The maximum number of seconds by the clock. They stop programs that wait; how long work takes depends on the
+    machine."""
     memory_mb: int = Field(default=1024, ge=64)
-    """The most megabytes of address space of one process, and of resident memory of all processes together."""
+    """The maximum number of megabytes of address space of one process, and of resident memory of all processes
+    together."""
     file_mb: int = Field(default=32, ge=1)
-    """The most megabytes of one file."""
+    """The maximum number of megabytes of one file."""
     disk_mb: int = Field(default=64, ge=1)
-    """The most megabytes of all files together."""
+    """The maximum number of megabytes of all files together."""
     processes: int = Field(default=16, ge=1)
-    """The most processes and threads at once."""
+    """The maximum number of processes and threads at once."""
     output_kb: int = Field(default=64, ge=1)
     """Kilobytes of standard output and of standard error that are kept; the rest is read and dropped."""
 

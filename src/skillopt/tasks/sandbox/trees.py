@@ -7,7 +7,7 @@ import shutil
 import stat
 
 DEEPEST = 64
-"""The most levels of folders that are copied out of the sandbox."""
+"""The maximum number of levels of folders that are copied out of the sandbox."""
 
 
 def copy_in(work: str, trees: dict[str, str], nobody: int) -> None:

@@ -37,7 +37,8 @@ from skillopt.training.requests.tools import tool_lines
 
 SECTION = "Rules"
 LONGEST_CAUSE, LONGEST_TEXT = 160, 600
-"""The most characters of a cause and of an edit's text. A small model that repeats itself does not stop by itself."""
+"""The maximum number of characters of a cause and of an edit's text. A small model that repeats itself does not stop by
+itself."""
 _PARTS = re.compile(r"\A(.*?)<example>\n(.*?)\n</example>\s*<reply>\n(.*?)\n</reply>\s*\Z", re.DOTALL)
 NOT_KNOWN = Pattern(name="answers not known", cause="The instructions do not say which answer belongs to which tasks.")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
@@ -210,9 +211,9 @@ ANSWERS_SECTION = "Answers"
 MOST_CHOICES, LONGEST_CHOICE = 12, 40
 """The analyst asks about each answer if there are at most so many answers, each of at most so many characters."""
 EACH = 3
-"""The most tasks that a request shows for one answer."""
+"""The maximum number of tasks that a request shows for one answer."""
 LONGEST_TOPIC = 120
-"""The most characters of the text that says what an answer is for."""
+"""The maximum number of characters of the text that says what an answer is for."""
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,9 @@ from skillopt.training.requests.context import OptimizerContext
 
 ANSWER_SECTION, CUES_SECTION, EXAMPLES_SECTION = "Answer", "Which answer", "Examples"
 LONGEST_EXAMPLE = 120
-"""The most tokens of a task that may become a worked example."""
+"""The maximum number of tokens of a task that may become a worked example."""
 ROUNDS = 2
-"""The most edits with worked examples that one batch gives."""
+"""The maximum number of edits with worked examples that one batch gives."""
 SPARED = 2
 """If the run has other analysts, every n-th failure may become an example: a task that is copied into the skill teaches
 little in the next step."""

@@ -13,8 +13,8 @@ from skillopt.record.edits import Leak
 from skillopt.skill import Edit, Skill
 
 LONGEST_COPY = 8
-"""The most words in a row that an edit may share with a training item. A label or a code is shorter, a copied task is
-longer."""
+"""The maximum number of words in a row that an edit may share with a training item. A label or a code is shorter, a
+copied task is longer."""
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|\w+")
 """Matches a word; in scripts without spaces between words, it matches a single character."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from skillopt.skill import Edit
 
 MOST = 4
-"""The most edits in a group."""
+"""The maximum number of edits in a group."""
 
 
 def unit(edit: Edit) -> str:

@@ -20,11 +20,11 @@ from skillopt.training.edits.similarity import NEGATIONS, content_words, quotati
 KEPT = 0.75
 """The share of a sentence's words that a new line must have to count as the same sentence, reworded."""
 SHORTEST_NAME = 12
-"""The least characters of a line's beginning that are enough to name the line."""
+"""The minimum number of characters of a line's beginning that are enough to name the line."""
 MOST_LISTED = 20
-"""The most lost lines in a request."""
+"""The maximum number of lost lines in a request."""
 LONGEST_LISTED = 120
-"""The most characters of a lost line in a request."""
+"""The maximum number of characters of a lost line in a request."""
 _MARK = re.compile(r"\s*(?:(?:[-*+>]|#{1,6}|\d+[.)])\s+)*")
 """List marks, quote marks and heading marks at the start of a line."""
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+(?=\S)")

@@ -23,9 +23,10 @@ from skillopt.training.gates.strict import shared_words
 from skillopt.training.rollout import roll_out_all
 
 MOST_BROKEN = 6
-"""The most broken items that are tried again; items with the largest loss come first."""
+"""The maximum number of broken items that are tried again; items with the largest loss come first."""
 MOST_SUSPECTS = 6
-"""The most edits that are left out in turn; edits that share most words with the broken items come first."""
+"""The maximum number of edits that are left out in turn; edits that share most words with the broken items come
+first."""
 
 
 @dataclass(frozen=True, kw_only=True)

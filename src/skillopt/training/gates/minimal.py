@@ -24,7 +24,7 @@ from skillopt.training.gates.credit import Credited, since
 from skillopt.training.rollout import roll_out_all, scored
 
 MOST_TASKS = 8
-"""The most tasks of the batch that each wording does."""
+"""The maximum number of tasks of the batch that each wording does."""
 
 
 async def best_wording(wordings: Sequence[Applied], items: Sequence[Item], ctx: Context) -> Applied | None:

@@ -17,11 +17,11 @@ from skillopt.training.requests.shared import NOTHING_SHARED, SharedText
 
 EMPTY = Skill("")
 LEAST = 60
-"""The least tokens that a request allows each trajectory, even if there are many."""
+"""The minimum number of tokens that a request allows each trajectory, even if there are many."""
 NEAR = 0.8
 """A request shows an output's length if it is at least this share of the limit."""
 MOST_ANSWERS = 3
-"""The most expected answers of one task in a request."""
+"""The maximum number of expected answers of one task in a request."""
 
 
 MARKER = 12

@@ -36,17 +36,18 @@ from skillopt.training.requests.shared import NOTHING_SHARED, SharedText, shared
 from skillopt.training.requests.tools import tool_blocks
 
 MOST_PASSES = 6
-"""The most passing trajectories that are shown for contrast, spread over the task types."""
+"""The maximum number of passing trajectories that are shown for contrast, spread over the task types."""
 MOST_STEPS = 8
-"""The most earlier steps that are shown with their results."""
+"""The maximum number of earlier steps that are shown with their results."""
 LONGEST_SEEN = 150
-"""The most tokens of a task or an output in the record of a rejected step."""
+"""The maximum number of tokens of a task or an output in the record of a rejected step."""
 URGENCY = ("regressed", "persistent_fail", "improved", "stable_success")
 """The classes of tasks by their results with two epochs' skills, the most urgent class first."""
 LONGEST_TASK = 60
-"""The most tokens of a compared task in the request for notes."""
+"""The maximum number of tokens of a compared task in the request for notes."""
 LONGEST_TRIED = 150
-"""The most tokens of an earlier step's edit in a request. An edit that is in the skill is shown shorter."""
+"""The maximum number of tokens of an earlier step's edit in a request. An edit that is in the skill is shown
+shorter."""
 LONGEST_REJECTED = 700
 MOST_WHOLE = 2
 """The number of rejected steps whose edits are shown with up to LONGEST_REJECTED tokens each."""

@@ -13,13 +13,14 @@ from skillopt.tasks.base import Item, Trajectory
 from skillopt.tasks.failure_kinds import choices_of, expected
 
 MOST_OTHERS = 40
-"""The most tasks of other batches that a request shows with their answers."""
+"""The maximum number of tasks of other batches that a request shows with their answers."""
 LONGEST_OTHER = 150
-"""The most tokens of a task of another batch with its answer; longer tasks are left out rather than cut."""
+"""The maximum number of tokens of a task of another batch with its answer; longer tasks are left out rather than
+cut."""
 
 
 def tokens_for_others(prompt_tokens: int) -> int:
-    """The most tokens that a request spends on tasks of other batches."""
+    """The maximum number of tokens that a request spends on tasks of other batches."""
     return prompt_tokens // 4
 
 

@@ -13,10 +13,10 @@ from skillopt.training.requests.context import Earlier
 
 MOST_PAIRS = 4
 LONGEST_SIDE = 120
-"""The most tokens of each output in a pair of outputs."""
+"""The maximum number of tokens of each output in a pair of outputs."""
 MOST_READY = 12
 LONGEST_READY = 150
-"""The most tokens of a task with its reply; longer tasks are poor examples."""
+"""The maximum number of tokens of a task with its reply; longer tasks are poor examples."""
 
 
 def contrast_block(

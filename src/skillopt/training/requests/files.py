@@ -16,9 +16,9 @@ from skillopt.tasks.base import Trajectory
 from skillopt.training.requests.blocks import block, data_line, fair_shares, trim_middle
 
 SHOWN = 16_000
-"""The most tokens of files other than SKILL.md in one request; long files lose their middle."""
+"""The maximum number of tokens of files other than SKILL.md in one request; long files lose their middle."""
 MOST_LISTED = 200
-"""The most files that are listed by name."""
+"""The maximum number of files that are listed by name."""
 _ABOUT = (
     "The skill is a package of files. The agent always gets SKILL.md (the block `skill`), and opens another file only "
     "when SKILL.md or the task sends it there. So what every task needs belongs in SKILL.md, and details that only "

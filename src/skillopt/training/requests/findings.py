@@ -16,12 +16,12 @@ from skillopt.training.edits.similarity import same_text
 from skillopt.training.requests.blocks import block, data_line
 
 MOST = 40
-"""The most findings that a run keeps. Refuted findings are dropped first, then the oldest."""
+"""The maximum number of findings that a run keeps. Refuted findings are dropped first, then the oldest."""
 MOST_REPORTED = 8
 LONGEST = 300
-"""The most characters of a finding."""
+"""The maximum number of characters of a finding."""
 SHOWN = 800
-"""The most tokens of findings in one request."""
+"""The maximum number of tokens of findings in one request."""
 SCHEMA_NOTE = (
     "What this batch teaches for later steps. number: that of a finding in <findings> which the batch supports or "
     "contradicts; 0 for a new one. kind: rule (of the task), form (that this agent follows or not), hypothesis."

@@ -15,7 +15,7 @@ from skillopt.skill import FILE, Applied, Edit, SizeLimits, Skill, Skip, apply_g
 from skillopt.training.requests.replies import OP, SUPERFLUOUS, TEXT, object_schema, says_nothing
 
 LIMITS = SizeLimits(max_edit_tokens=600, max_skill_tokens=1200)
-"""The most tokens of one line and of all guidance together."""
+"""The maximum number of tokens of one line and of all guidance together."""
 Problem = Callable[[Edit], str]
 """A function that returns the reason why a line must not be used; empty if it may be used."""
 

@@ -25,7 +25,7 @@ from skillopt.training.requests.findings import findings_schema, read_findings
 
 TEXT: dict[str, JsonValue] = {"type": "string"}
 WORDINGS = 3
-"""The most wordings of a minimal remedy."""
+"""The maximum number of wordings of a minimal remedy."""
 _DROPPED = (
     "Every line, number, quoted string or example of the anchor that the text of a `modify` leaves out, each with the "
     "reason; empty if nothing is left out."

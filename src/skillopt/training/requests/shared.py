@@ -9,10 +9,11 @@ from skillopt.skill import Skill
 from skillopt.skill.tokens import count_tokens
 
 LEAST_SHARED = 20
-"""The least tokens of a shared text that gets a separate block."""
+"""The minimum number of tokens of a shared text that gets a separate block."""
 FEWEST_TASKS = 3
 SHORTEST_EXAMPLE = 12
-"""The least characters of a task that counts as an example: a shorter task may occur in a skill by chance."""
+"""The minimum number of characters of a task that counts as an example: a shorter task may occur in a skill by
+chance."""
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from skillopt.tasks.base import Trajectory
 from skillopt.training.requests.blocks import block, data_line, fair_shares, trim_middle
 
 SHOWN = 3000
-"""The most tokens of tools' descriptions and schemas in one request; long texts lose their middle."""
+"""The maximum number of tokens of tools' descriptions and schemas in one request; long texts lose their middle."""
 MOST_TOOLS = 60
 LONGEST_NAME = 40
-"""The most tokens of a tool's name."""
+"""The maximum number of tokens of a tool's name."""
 _ABOUT = (
     "The agent can call the tools in the block `tools` during a task. What a tool can find out or do for it does not "
     "belong in the skill: the skill says which tool to call, when, and what to do with the result."

@@ -16,7 +16,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric, Param
 
 _LONGEST = 500
-"""The most characters of a parameter that every store accepts."""
+"""The maximum number of characters of a parameter that every store accepts."""
 
 
 class MLflow:

@@ -22,7 +22,7 @@ from skillopt.view.trackers.base import About
 
 _KIND = "openinference.span.kind"
 _LONGEST = 16_000
-"""The most characters of a skill in a span; collectors refuse much longer ones."""
+"""The maximum number of characters of a skill in a span; collectors refuse much longer ones."""
 
 
 class OpenTelemetry:
