@@ -111,7 +111,7 @@ def test_the_simulated_player_follows_instructions_as_far_as_its_rules_go() -> N
 
 
 def test_the_simulated_player_is_refused_in_a_config() -> None:
-    with pytest.raises(UserError, match=r"models\.target_model: .*no longer part of SkillOpt; name a model"):
+    with pytest.raises(UserError, match=r"models\.target_model: .*no longer part of SkillOpt; choose another model"):
         Config.parse({"models": {"target_model": "sim:player"}})
 
 

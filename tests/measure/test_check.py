@@ -267,7 +267,7 @@ def test_what_a_budget_stops_is_no_verdict_and_can_go_on(tmp_path: Path) -> None
             2,
             "unknown",
         ),
-        (("skill.md", "other.md"), 2, "one skill at a time"),
+        (("skill.md", "other.md"), 2, "name only one skill"),
         (("skill.md", "env.name=qa", "env.options={}", "env.split_dir=halves"), 2, "val"),
         (("",), 2, "skillopt.toml: no such file"),
     ],

@@ -144,7 +144,7 @@ def test_a_package_of_which_only_another_file_changed_is_linted_and_measured(bra
         (("skills/first.md", "--base=--upload-pack=x"), "has no such commit"),
         (("../outside.md", "--base", "main"), "outside of the repository"),
         (("skills/first.md", "--head", "nowhere"), "has no such commit"),
-        (("--base", "skills/first.md"), "is one skill, and skillopt.toml lists 3"),
+        (("--base", "skills/first.md"), "is one skill, but skillopt.toml lists 3"),
     ],
 )
 def test_a_base_that_cannot_be_had_is_said(branch: Path, arguments: tuple[str, ...], message: str) -> None:

@@ -225,7 +225,7 @@ def test_a_person_decides_on_a_terminal(tmp_path: Path) -> None:
     assert A in screen
     assert B in screen
     assert "'x' is not a choice for 1-1" in screen
-    assert "The next step tries it" in screen
+    assert "The next step tries the choice" in screen
     assert decided(run) == [{"conflict": "1-1", "choice": "own", "text": "- Write codes as the rules have them."}]
     assert "- Write codes as the rules have them." in go_on(tmp_path).best_skill.read_text()
 

@@ -15,6 +15,8 @@ SOME = 0.25
 """The share of the failures from which on a kind of failure gets advice of its own."""
 MOST = 0.5
 FEW = 0.2
+SEVERAL = 3
+"""The minimum number of failures of which a majority says something."""
 GOOD = 0.8
 """The share of solved tasks from which on the target is known to follow the skill."""
 
@@ -39,7 +41,7 @@ def advice_for(skill: Skill, knowledge: OptimizerContext, trajectories: Sequence
     parts = {
         "reflect_imitator": not competent,
         "reflect_competent": competent,
-        "reflect_form": form >= MOST,
+        "reflect_form": form >= MOST and len(failures) >= SEVERAL,
         "reflect_cut_off": cut_off >= SOME,
         "reflect_steps": calculated >= SOME,
     }
