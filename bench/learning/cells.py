@@ -39,7 +39,7 @@ OPTIMIZERS = {
 writes guidance. brief: the local 1.5B model. handoff: a person or agent who answers the letters."""
 VARIANTS = {
     "ours": NOTHING,
-    "examples": Off(said="examples from the data, raced", settings=("gradient.analysts=[llm,exemplar]",)),
+    "examples": Off(said="examples from the data", settings=("gradient.analysts=[llm,exemplar]",)),
     **MECHANISMS,
 }
 """The variants of SkillOpt's training: defaults, with examples from the data as well, or with one mechanism off."""
