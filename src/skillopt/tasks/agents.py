@@ -82,8 +82,8 @@ class OneReply:
         return episode.model_copy(update={"messages": without_images(episode.messages, item)}) if images else episode
 
     async def _with_package(self, item: Item, skill: Skill, messages: list[Message], chat: Chat) -> Episode:
-        """The episode of a target that may look into the package before it replies. The journal stores it as a
-        whole."""
+        """The episode of a target that may look into the package before it replies. The journal stores the whole
+        episode as one entry."""
         from skillopt.tasks.package_tools import package_chat, with_files
 
         async def work() -> WorkedEpisode:
@@ -105,8 +105,8 @@ class OwnAgent:
     """An agent that is a function of item, skill and model, passed in or named as `file.py:fn`. The function returns
     its answer and may be async.
 
-    Parameters named `workspace` and `skill_dir` get the folder of the task and the folder of the skill's package. A
-    rollout in the journal is not done again, whether or not the agent's calls went through `model`.
+    A parameter named `workspace` gets the folder of the task; one named `skill_dir` gets the folder of the skill's
+    package. If the journal has a rollout, it is not done again, whether or not the agent's calls went through `model`.
     """
 
     turns = 1
@@ -205,7 +205,7 @@ class Recorder:
 
 
 def timed_out(messages: Sequence[Message], seconds: float) -> WorkedEpisode:
-    """The episode of a rollout that reached its time limit. It scores 0, because an answer that is too late does not
+    """The episode of a rollout that reached its time limit. Its score is 0, because an answer that is too late does not
     solve the task."""
     score = Score(hard=0, soft=0, feedback=f"the agent gave no answer within {seconds:g} s")
     return WorkedEpisode(output="", messages=list(messages), score=score)
@@ -214,8 +214,8 @@ def timed_out(messages: Sequence[Message], seconds: float) -> WorkedEpisode:
 async def journalled(
     chat: Chat, identity: Sequence[Any], work: Callable[[], Awaitable[WorkedEpisode]]
 ) -> WorkedEpisode:
-    """The episode of a rollout whose model calls SkillOpt cannot see. It is done once for this identity, then read
-    from the journal. `opaque_rollout` counts its usage."""
+    """The episode of a rollout whose model calls SkillOpt cannot see. The rollout is done once for this identity; after
+    that, the episode is read from the journal. `opaque_rollout` counts the rollout's usage."""
 
     async def plain() -> Any:
         episode = json.loads(json.dumps((await work()).model_dump(exclude_defaults=True), default=str))

@@ -51,9 +51,9 @@ class Chat(Protocol):
         """Do a rollout whose model calls SkillOpt cannot see. It is done once for each identity and sample; after that,
         its result is read from the journal.
 
-        `work` does the rollout and returns JSON, or raises TransientError if another try may help. The JSON may have
-        `usage`, `{prompt, completion, cached, usd}`, which counts against the budget. Leave out the calls that went
-        through this chat.
+        `work` does the rollout and returns JSON, or raises TransientError if one more try may help. The JSON may have
+        the field `usage`, `{prompt, completion, cached, usd}`, which counts against the budget. Do not include the
+        usage of calls that went through this chat.
         """
         ...
 
@@ -64,11 +64,11 @@ the reply and a function that checks the reply; it returns the checked reply."""
 
 
 class ScorerError(SkillOptError):
-    """The scorer hung, crashed or raised an error. This does not count as a wrong answer: the item is set aside."""
+    """The scorer hung, crashed or raised an error. The item is set aside; the answer is not scored as wrong."""
 
 
 HIDDEN = ("answer", "answers", "expected", "check", "check_files", "rubric")
-"""Fields of an item that an agent never sees: a skill learns nothing from tasks whose answer the agent can read."""
+"""Fields of an item that an agent never sees: tasks whose answer the agent can read would teach the skill nothing."""
 
 
 class TaskFields(BaseModel):
@@ -108,7 +108,8 @@ class Item(TaskFields):
         return self.answers[0] if self.answers else ""
 
     def content(self) -> str:
-        """The question, the context and the images as one text, by which the same task under two ids is found."""
+        """The question, the context and the images as one text. Two items with the same text are the same task, even if
+        their ids differ."""
         text = " ".join(f"{self.question}\n{self.context}".casefold().split())
         return "\n".join([text, *image_names(self)])
 
@@ -170,8 +171,8 @@ class Agent(Protocol):
 
 
 class Scorer:
-    """Scores an output or, if `needs_workspace` is true, the files that the rollout left (`score_files`). Some
-    scorers set `needs_workspace` only in `check`."""
+    """Scores an output or, if `needs_workspace` is true, the files that the rollout left (`score_files`). Some scorers
+    do not set `needs_workspace` before `check`."""
 
     needs_answers = noisy = needs_workspace = False
     fingerprint = description = ""
@@ -217,31 +218,31 @@ class Env(ABC):
     turns: int = 1
     """The maximum number of model calls that one task may take, for `skillopt plan`."""
     noisy: bool = False
-    """True if the same output may get another score. The strict gate refuses such an env."""
+    """True if the same output may get different scores. The strict gate refuses such an env."""
     problem: str = ""
-    """Why the env cannot be used, which keeps a run from starting; empty if it can."""
+    """Why the env cannot be used; empty if it can. A run does not start if there is a problem."""
     fingerprint: str = ""
     """A text that identifies everything besides items and config that changes results, such as a scorer's file."""
     workspaces: Workspaces | None = None
     """The files that tasks start from; None if the tasks have no files."""
     scores_files: bool = False
-    """True if `run` also scores the files that a rollout left. `score` alone would score an untouched workspace."""
+    """True if `run` also scores the files that a rollout left; `score` without `run` scores an untouched workspace."""
     judge: Callable[[Item, str, Judge], Awaitable[Score]] | None = None
     """An async function `judge(item, output, ask)` that scores instead of `score`. `ask` sends a request to the
     judge model; the journal has the replies. Such an env is noisy."""
 
     @abstractmethod
     def items(self, split: str) -> Sequence[Item]:
-        """The items of train, val or test. The sequence may read them from disk one by one; training needs a batch at a
-        time."""
+        """The items of train, val or test. The sequence may read the items from disk one by one; training needs only
+        one batch at a time."""
 
     @abstractmethod
     async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode:
         """Do one task with the skill. Every model call must go through `chat`."""
 
     def score(self, item: Item, output: str) -> Score | Awaitable[Score]:
-        """Score an output. The score must depend on the item and the output only, and any text must be accepted. The
-        function may be async. If it raises ScorerError, the item is set aside."""
+        """Score an output. The score must depend only on the item and the output. The function must accept any text as
+        the output. The function may be async. If it raises ScorerError, the item is set aside."""
         raise ScorerError(f"env '{self.name}' has no scorer: define score, or judge")
 
     def baseline(self, item: Item) -> str:
@@ -311,7 +312,7 @@ def is_judged(env: Env) -> bool:
 
 
 def is_noisy(env: Env) -> bool:
-    """May the same output get another score? True if the env says so or a model scores."""
+    """May the same output get different scores? True if the env says so or a model scores."""
     return env.noisy or is_judged(env)
 
 

@@ -1,7 +1,8 @@
 """Compare two workbooks by SpreadsheetBench's rules. This separate program runs inside the sandbox.
 
-Numbers, and texts that are numbers, are rounded to two places. A date becomes its day's number, a time has no seconds,
-an empty text is an empty cell. Values of different types then differ. Only cells of the answer's position count.
+Numbers, and texts that are numbers, are rounded to two places. A date becomes the number of its day; the seconds of a
+time are ignored; an empty text is an empty cell. After that, values of different types are different. Only cells of the
+answer's position are compared.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ def ranges(position: str, sheets: list[str]) -> list[tuple[str, str]]:
 
 
 def compare(got: str, want: str, position: str) -> str:
-    """The first difference between two workbooks in words; empty if there is none. Without a position, all cells of
-    the expected one count."""
+    """The first difference between two workbooks in words; empty if there is none. Without a position, all cells of the
+    expected workbook are compared."""
     expected = openpyxl.load_workbook(want, data_only=True)
     actual = openpyxl.load_workbook(got, data_only=True)
     whole = [(sheet.title, sheet.dimensions) for sheet in expected.worksheets]

@@ -18,8 +18,8 @@ class MinedCheck(Record):
 
     kind: CheckKind
     values: tuple[str, ...] = ()
-    """The values of the check. exact: accepted answers; contains: texts that the answer must all contain; regex:
-    patterns, of which one must match; command: the words of the command line; file: its path and its content; rubric:
+    """The values of the check. exact: accepted answers; contains: texts, all of which the answer must contain; regex:
+    patterns, one of which must match; command: the words of the command line; file: its path and its content; rubric:
     what the judge looks for."""
     unwanted: tuple[str, ...] = ()
     """Texts that the answer must not contain, if the kind is contains."""

@@ -29,7 +29,7 @@ class FilesOptions(Options):
     """Options of `env.scoring: files` (`env.scoring_options`)."""
 
     only: bool = False
-    """Fail a task if its workspace has files that are neither expected nor there from the start."""
+    """Fail a task if its workspace has files that are not expected and were not there at the start."""
     sandbox: Mode = "namespaces"
 
 
@@ -172,8 +172,8 @@ CELLS = Path(__file__).with_name("cells.py")
 
 
 async def compare_workbooks(sandbox: Sandbox, got: bytes, want: bytes, position: str = "") -> tuple[str, bool]:
-    """Compare two workbooks. Returns the first difference in words, empty if there is none; and whether a cell of
-    the position has a formula. Workbooks are read in the sandbox, because an agent's files are not trusted."""
+    """Compare two workbooks. Returns the first difference in words (empty if there is none) and whether a cell of the
+    position has a formula. Workbooks are read in the sandbox, because an agent's files are not trusted."""
     program = CELLS.read_text(encoding="utf-8")
     spec = json.dumps({"position": position}).encode()
     try:

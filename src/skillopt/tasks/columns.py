@@ -27,7 +27,7 @@ _IN_A_HEADING = {
     "id": ("id", "uid", "key", "number", "nr", "no"),
     "type": ("type", "topic", "category", "kind", "area", "department", "team", "section", "domain", "product"),
 }
-"""Words that show the field in a longer heading, such as "Customer question"."""
+"""Words in a longer heading (such as "Customer question") that show which field the column contains."""
 
 
 def renamed(row: object, named: Mapping[str, str]) -> object:
@@ -37,7 +37,7 @@ def renamed(row: object, named: Mapping[str, str]) -> object:
         return row
     fields = {field: value for field, column in named.items() if (value := value_of(row, column)) is not None}
     rest = row
-    for column in named.values():  # remove an answer inside of another field, too: an agent would see it
+    for column in named.values():  # also remove an answer that is inside another field: an agent would see it
         rest = {key: value for key, value in rest.items() if key != column} if column in rest else without(rest, column)
     return {key: value for key, value in rest.items() if key not in fields} | fields
 
@@ -48,8 +48,8 @@ def value_of(row: Fields, column: str) -> Any:
 
 
 def find_columns(file: Path | str, rows: Sequence[Fields], wanted: Mapping[str, str], answers: bool) -> dict[str, str]:
-    """The column of each field: the user's choice, else a column with a usual name, else one whose heading has a
-    usual word."""
+    """The column of each field: the column that the user chose, else a column with a usual name, else a column whose
+    heading contains a usual word."""
     if not rows:  # the caller reports rows that are not objects
         return {}
     columns = list(dict.fromkeys(str(key) for row in rows[:50] for key in row))
@@ -107,7 +107,7 @@ def placed_tasks(file: Path, *, columns: Mapping[str, str] | None = None, answer
 
 
 def _names_rows(cells: Sequence[Any]) -> bool:
-    """Are these the cells of an id column? Nearly every row must have an id, and no two rows the same."""
+    """Are these the cells of an id column? Nearly every row must have an id, and no two rows may have the same id."""
     texts = [str(cell).strip() for cell in cells if isinstance(cell, str | int)]
     return len(set(texts)) == len(texts) >= 0.9 * len(cells)
 
@@ -121,11 +121,13 @@ def _groups_rows(cells: Sequence[Any]) -> bool:
 _ALSO = {"answer": "answers"}
 _OPTIONS = {"question": "--question", "answers": "--answer", "id": "--id", "type": "--type"}
 _FITS = {"id": _names_rows, "type": _groups_rows}
-"""Functions that check a column's cells. A heading alone does not make it the column of ids or types."""
+"""Functions that check a column's cells. A column with the right heading is the column of ids or types only if its
+cells fit, too."""
 
 
 def _by_heading(field: str, columns: Sequence[str]) -> list[str]:
-    """The columns whose heading contains the first of the field's words that any heading contains."""
+    """The columns whose heading contains the field's word. If the field has several words, the first one that is in any
+    heading is used."""
     spaced = {column: re.sub(r"([a-z])([A-Z])", r"\1 \2", column).casefold() for column in columns}
     words = {column: {word.rstrip("s") for word in re.findall(r"[^\W\d_]+", spaced[column])} for column in columns}
     for name in _IN_A_HEADING[field]:

@@ -87,7 +87,7 @@ class CommandAgent:
         return await journalled(chat, identity, work)
 
     async def watched(self, item: Item, skills: Mapping[str, Skill], chat: Chat) -> Episode:
-        """Do a task with a coding agent that may load these skills; the task names none of them. The output is the
+        """Do a task with a coding agent that may load these skills; the task does not name them. The output is the
         names of the skills that the agent loaded."""
         options = self._options.model_dump(exclude={"timeout", "pass_env", "workspace"})
         hashes = sorted((name, skill.hash) for name, skill in skills.items())
@@ -104,8 +104,8 @@ class CommandAgent:
         return await journalled(chat, identity, work)
 
     def _loaded(self, done: Finished, stdin: str, names: Sequence[str]) -> WorkedEpisode:
-        """The episode, with the names of the loaded skills as its output. If the agent reaches its time limit, the
-        skills that it loaded before still count."""
+        """The episode, with the names of the loaded skills as its output, even if the agent reaches its time limit
+        after it loaded them."""
         heard = self._heard()(done.stdout)
         used = [name for name in names if loaded(heard.messages, name)]
         if not done.timed_out and not used:
@@ -123,7 +123,8 @@ class CommandAgent:
             raise FatalError(f"env.command: '{argv[0]}' cannot be started: {error.strerror or error}") from None
 
     def _with_files(self, episode: WorkedEpisode, skill: Skill, dirs: RolloutDirs) -> WorkedEpisode:
-        """The episode with the files of the package that the agent read, as access times and its transcript show."""
+        """The episode with the files of the package that the agent read: those that the files' access times and the
+        agent's transcript show."""
         if not skill.others:
             return episode
         folders = self._skill_folders(skill, dirs) or [dirs.skill_dir]

@@ -20,7 +20,7 @@ from skillopt.tasks.base import SPLITS, Item
 from skillopt.tasks.dialogs import as_task
 
 LONGEST_LINE = 16 << 20
-"""The maximum number of bytes of a line. A file with longer lines has no line ends, or is not text at all."""
+"""The maximum number of bytes of a line. A file with a longer line probably has no line ends, or is not text."""
 LARGEST_JSON = 64 << 20
 """The maximum number of bytes of a JSON array, which can only be read whole; JSON lines have no such limit."""
 TEXT = (".jsonl", ".ndjson", ".json", ".csv", ".tsv")
@@ -35,9 +35,9 @@ Fields = dict[str, Any]
 Placed = tuple[str, Item]
 """An item's location (`tasks.csv:3`), and the item."""
 Problem = tuple[list[str], str]
-"""Locations of rows that cannot be used, and the text that follows them in a message."""
+"""Locations of rows that cannot be used, and the reason, which follows the locations in a message."""
 MOST_NAMED = 10
-"""The maximum number of rows that one message names; the other rows are counted."""
+"""The maximum number of rows that one message names; for further rows, the message only says how many there are."""
 WINDOWS = "cp1252"
 """The encoding in which Excel saves a CSV file in Western Europe and America."""
 
@@ -109,7 +109,7 @@ def items_from(rows: Iterable[Row], *, answers: bool, ids: bool = False) -> list
 
 
 def sorted_rows(rows: Iterable[Row], *, answers: bool, ids: bool = False) -> tuple[list[Placed], list[Problem]]:
-    """Convert rows to items. Returns the items, and the rows that cannot be items with the reasons."""
+    """Convert rows to items. Returns the items; and the rows that cannot be items, with the reasons."""
     items: list[Placed] = []
     seen: dict[str, str] = {}
     wrong: dict[str, list[str]] = {}
@@ -120,7 +120,7 @@ def sorted_rows(rows: Iterable[Row], *, answers: bool, ids: bool = False) -> tup
             wrong.setdefault(str(error).removeprefix(f"{where}: "), []).append(where)
             continue
         if item.id in seen and not ids and item.id == content_hash(item):
-            item = item.model_copy(update={"id": f"{item.id}-{len(items)}"})  # a copy; the split leaves it out
+            item = item.model_copy(update={"id": f"{item.id}-{len(items)}"})  # a copy; the split omits it
         if item.id in seen:
             used = f"id '{item.id}' was already used at {seen[item.id]}; ids must be unique"
             wrong.setdefault(used, []).append(where)
@@ -131,7 +131,8 @@ def sorted_rows(rows: Iterable[Row], *, answers: bool, ids: bool = False) -> tup
 
 
 def problem_lines(problems: Sequence[Problem]) -> list[str]:
-    """One line for each kind of problem, with its rows. Ten rows are named in all; the others are counted."""
+    """One line for each kind of problem, with its rows. At most ten rows are named in all; a last line says how many
+    more there are."""
     lines, left = [], MOST_NAMED
     for wheres, what in problems:
         if named := wheres[:left]:
@@ -155,7 +156,7 @@ def listed(words: Sequence[str]) -> str:
 
 
 def read_rows(file: Path, *, any_names: bool = False, encoding: str = "utf-8") -> Iterator[Row]:
-    """The rows of a file, read by its suffix; one at a time if the format allows it. `any_names` allows any columns."""
+    """The rows of a file in the format of its suffix, one at a time if possible. `any_names` allows any columns."""
     for where, row in _file_rows(file, any_names, encoding):
         yield where, as_task(row)
 
@@ -186,7 +187,7 @@ def _file_rows(file: Path, any_names: bool, encoding: str) -> Iterator[Row]:
 
 
 def encoding_of(file: Path) -> str:
-    """The encoding of a text: Windows if the text is not UTF-8 and every byte is a Windows character; else UTF-8."""
+    """The encoding of a text: UTF-8; or cp1252 if the text is not UTF-8 and every byte is a character of cp1252."""
     if file.suffix.lower() not in TEXT or not file.is_file() or _decodes(file, "utf-8") or not _decodes(file, WINDOWS):
         return "utf-8"
     return WINDOWS
@@ -303,7 +304,7 @@ def _header(file: Path, cells: list[str], any_names: bool) -> list[str]:
 
 
 def _row_of(cells: Iterable[tuple[str, str]]) -> Fields:
-    """The fields of an item from a row of a table; several answers are a JSON list in one cell."""
+    """The fields of an item from a row of a table; if there are several answers, they are a JSON list in one cell."""
     row: Fields = {name: text for name, text in cells if text.strip()}
     if row.get("answers", "").lstrip().startswith("["):
         with suppress(ValueError):

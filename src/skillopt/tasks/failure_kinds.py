@@ -1,4 +1,5 @@
-"""Classifies failures, as far as code can, for the optimizer and for reports. Only the scorer decides what is right."""
+"""Classifies failures for the optimizer and for reports, as far as code can do this. Only the scorer decides which
+answers are right."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ _TOOL_ERROR = re.compile(r"\s*(?:error\b|traceback \(most recent call last\))", 
 
 
 def failure_kind(failure: Trajectory, choices: Collection[str] = ()) -> FailureKind:
-    """The kind of a failed rollout. `choices` are the answers that can be expected, if they are few (`choices_of`)."""
+    """The kind of a failed rollout. `choices` are the possible answers if there are only a few (`choices_of`)."""
     signs: dict[FailureKind, bool] = {
         "cut_off": was_cut_off(failure),
         "tool_error": _ended_in_tool_error(failure),
@@ -69,7 +70,8 @@ def _by_answer(failure: Trajectory, choices: Collection[str]) -> FailureKind:
 
 
 def _says(text: str, gold: str) -> bool:
-    """Does the text contain the answer as whole words? A single letter counts only if it is marked or alone."""
+    """Does the text contain the answer as whole words? A single letter is found only if it is marked as the answer or
+    is the whole text."""
     plain = normalise(gold)
     if len(plain) == 1:
         mark = re.escape(re.sub(r"\W", "", gold) or gold)
@@ -103,7 +105,7 @@ def output_tokens(trajectory: Trajectory) -> int:
 
 
 def named_choice(trajectory: Trajectory, choices: Collection[str]) -> str:
-    """The only choice that an answer names; empty if it names none, or several."""
+    """The choice that an answer names; empty if the answer names no choice or several choices."""
     answer = extract_answer(trajectory.output)
     named = [choice for choice in choices if _says(answer, choice)]
     return named[0] if len(named) == 1 else ""

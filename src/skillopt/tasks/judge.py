@@ -1,7 +1,7 @@
 """The scorer `judge`: a model scores the answers. Its scores are noisy, so such a run needs the paired gate.
 
-The judge has two forms: `grade` gives points for a rubric; `pairwise` says whether the answer is better than the task's
-reference answer, and is asked in both orders. All text of a task or an answer is shown as data, in a JSON string.
+The judge has two forms: `grade` gives points for a rubric; `pairwise` asks twice, in both orders, whether the answer is
+better than the task's reference answer. All text of a task or an answer is shown as data, in a JSON string.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ _Form: TypeAlias = Annotated[
     Annotated[str, Tag("text")] | Annotated[tuple[Criterion, ...], Field(min_length=1), Tag("list")],
     Discriminator(lambda value: "list" if isinstance(value, list | tuple) else "text"),
 ]
-"""A rubric, checked only in the form that was meant (text or list), so an error names the mistake in that form."""
+"""A rubric, a text or a list. Only the form that the user wrote is checked, so an error names a mistake in that
+form."""
 _RUBRIC: TypeAdapter[Rubric] = TypeAdapter(_Form)
 
 
@@ -64,9 +65,9 @@ class JudgeOptions(Options):
     rubric: _Form = ""
     """A text, or a list of {criterion, weight}. A task's field `rubric` replaces it."""
     samples: int = Field(default=1, ge=1, le=9)
-    """Judgements of each answer; their mean counts."""
+    """The number of judgements of each answer; their mean is used."""
     pass_at: int = Field(default=TOP, ge=1, le=TOP)
-    """The fewest points, of 4, with which an answer passes."""
+    """The minimum number of points (the maximum is 4) with which an answer passes."""
 
 
 class Judgement(NamedTuple):
@@ -76,7 +77,8 @@ class Judgement(NamedTuple):
     """The points, from 0 to TOP."""
     reason: str
     preferred: tuple[str, ...] = ()
-    """For pairwise: the preferred position when the answer came first, and when it came second."""
+    """For pairwise, two values: the position that the judge preferred when the answer came first, and the one that it
+    preferred when the answer came second."""
 
 
 def _schema(name: str, value: JsonValue) -> Schema:
@@ -109,8 +111,8 @@ async def samples_of(item: Item, output: str, ask: Judge, options: JudgeOptions,
 
 
 def score_of_samples(samples: Sequence[Judgement], pass_at: int) -> Score:
-    """The score of an answer, from the mean points of its judgements. hard: 1 from `pass_at` points on; soft: the
-    points divided by 4."""
+    """The score of an answer, from the mean points of its judgements. hard: 1 if the mean is at least `pass_at`; soft:
+    the mean divided by 4."""
     points = fmean(sample.points for sample in samples)
     worst = min(samples, key=lambda sample: sample.points)
     said = "" if points >= TOP - _EPSILON else worst.reason[:1000]
@@ -202,7 +204,7 @@ def calls_per_answer(env: EnvConfig) -> int:
 
 
 def fingerprint_of(options: JudgeOptions) -> str:
-    """The prompts that the judge uses, for its fingerprint. Judges of earlier versions keep their fingerprint."""
+    """A text that identifies the prompts that the judge uses. A judge of an earlier version keeps its fingerprint."""
     shown = [PROMPT, RUBRIC]
     if options.form == "pairwise":
         shown = [PAIR, RUBRIC]
@@ -218,7 +220,7 @@ def setup_hash(model: str, options: JudgeOptions) -> str:
 
 
 class JudgeScorer(Scorer):
-    """A scorer that asks a model. It works only in a rollout, which has the model."""
+    """A scorer that asks a model. It works only in a rollout, because only a rollout has the judge's model."""
 
     noisy = True
 

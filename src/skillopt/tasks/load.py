@@ -57,7 +57,8 @@ def source_hash(reference: str) -> str:
 
 
 class _TextLoader(SourceFileLoader):
-    """Compiles the file each time: Python's cache misses an edit of the same length within the same second."""
+    """Compiles the file each time, because Python's cache does not notice an edit within the same second that keeps the
+    file's length."""
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)

@@ -46,8 +46,8 @@ _FEWEST = 8
 def own_env(
     config: Config, env: Env | None, tasks: Tasks | None, scorer: ScorerFunction | None, agent: Function | None
 ) -> tuple[Config, Env | None]:
-    """Make the env from a program's arguments. Returns the config, which then names the env's data, and the env, which
-    is None if the config alone makes it."""
+    """Make the env from a program's arguments. Returns the config, which then names the env's data; and the env, or
+    None if the config alone is enough to make the env."""
     if tasks is not None and env is not None:
         raise UserError("tasks and env: an env has its own tasks; give one of the two")
     if agent is not None and config.env.command:
@@ -105,7 +105,8 @@ def read_tasks(
     ratios: Mapping[str, float] = RATIOS,
     seed: int = 0,
 ) -> dict[str, list[Item]]:
-    """The tasks by split. A list is split by content, the same way in every run, so no run trains on a test task."""
+    """The tasks by split. A list is split by content, in the same way in every run. So a test task of one run is never
+    a training task of a later run."""
     if isinstance(tasks, str | Path):
         if Path(tasks).is_dir():
             return read_splits(str(tasks), answers=answers)
@@ -155,7 +156,7 @@ def _as_dict(row: object) -> object:
 
 
 def _unique(placed: Sequence[Placed]) -> list[Item]:
-    """The tasks without copies. A copy with its own id stays, because it is there on purpose."""
+    """The tasks without copies. A copy that has its own id is kept, because it is there on purpose."""
     without_copies(placed)
     return [item for _, item in placed if not item.id.startswith(f"{content_hash(item)}-")]
 

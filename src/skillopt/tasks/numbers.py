@@ -71,7 +71,8 @@ class Quantity:
 
 
 def quantities(text: str, decimal: str = ".") -> list[Quantity]:
-    """Every number in the text, in order. `decimal` is the decimal separator if `1,234` or `1.234` could mean both."""
+    """Every number in the text, in order. `decimal` is the decimal separator for texts such as `1,234` or `1.234`,
+    which may have a thousand separator or a decimal separator."""
     quantities_read = []
     for match in _NUMBER.finditer(text[-20_000:]):
         value = _value(match["digits"], decimal)

@@ -100,7 +100,8 @@ class PackageChat:
 
 @contextmanager
 def package_chat(skill: Skill, chat: Chat, mode: Mode = "namespaces") -> Iterator[PackageChat]:
-    """Give the block the target with tools for the skill's package, whose folder is removed at the end."""
+    """Yield the target with tools for the skill's package. The folder of the package is removed at the end of the
+    block."""
     with tempfile.TemporaryDirectory(prefix="skillopt-skill-", ignore_cleanup_errors=True) as root:
         folder = Path(root, "skill")
         skill.write_to(folder)

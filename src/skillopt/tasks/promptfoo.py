@@ -48,8 +48,8 @@ class PromptfooCase:
 
 
 def promptfoo_rows(file: Path) -> Iterator[Row]:
-    """A row for each test and prompt. If not all tests have plain answers, each row names its scorer
-    (`env.scoring: by_task`)."""
+    """A row for each test and prompt. If some tests have no plain answer, every row names its scorer (`env.scoring:
+    by_task`)."""
     cases = list(read_promptfoo(file))
     plain = all(case.check is None or case.check.kind == "exact" for case in cases)
     for case in cases:
@@ -111,8 +111,8 @@ def _cases(number: int, test: Any, default: Any, prompts: Sequence[str], lack: s
 
 
 def _asked(prompt: str, variables: Json) -> Json:
-    """The fields of a task from a prompt, which is a text or a JSON list of messages. A list is parsed before
-    variables are filled in, so values may contain quotation marks; if it is JSON only with its values, it is parsed
+    """The fields of a task from a prompt, which is a text or a JSON list of messages. A list is parsed before variables
+    are filled in, so values may contain quotation marks. If the list is not JSON before that, it is parsed
     afterwards."""
     filled = _filled(prompt, variables)
     for text, values in ((prompt, variables), (filled, {})):

@@ -41,7 +41,8 @@ class QAOptions(Options):
     """Options of questions and answers (`env.options`)."""
 
     limit: SplitLimits = Field(default={})
-    """The maximum number of items to use of each split, to try a part first: {train: 40, val: 20}."""
+    """The maximum number of items to use of each split, such as {train: 40, val: 20}, if you want to try a part of the
+    tasks first."""
     workspace_mb: int = Field(default=64, ge=1, le=1024)
     """The maximum number of megabytes of a workspace, at the start of a task and at its end."""
     sandbox: Mode = "namespaces"
@@ -49,7 +50,7 @@ class QAOptions(Options):
 
 
 def take(items: list[Item], most: int | None) -> list[Item]:
-    """At most `most` items, as evenly from all types as possible, in their old order."""
+    """At most `most` items in their old order. The numbers of items of the types are as equal as possible."""
     if most is None or most >= len(items):
         return items
     return [items[index] for index in sorted(in_turn([item.type for item in items])[:most])]
@@ -118,12 +119,13 @@ class QAEnv(Env):
         return episode.model_copy(update={"score": score, "packed": ""})
 
     def score(self, item: Item, output: str) -> Score | Awaitable[Score]:
-        """The score of an output. If files are scored, it is the baseline: the score of an untouched workspace."""
+        """The score of an output. If files are scored, this is the score of an untouched workspace, which is the
+        baseline."""
         return self._score_files(item, output, "") if self.scores_files else self._scorer(item, output)
 
     async def _score_files(self, item: Item, output: str, packed: str) -> Score:
-        """Score the files of a rollout. They are restored in a fresh folder, next to which the check puts its own
-        files."""
+        """Score the files of a rollout. The files are restored in a fresh folder; the check puts its own files next to
+        this folder."""
         with temporary_folder("skillopt-check-") as root:
             restore(self.workspaces.start(item), packed, root / "workspace")
             return await self._scorer.score_files(item, output, root / "workspace")

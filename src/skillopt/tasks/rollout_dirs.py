@@ -62,7 +62,7 @@ def unread(folder: Path) -> None:
 
 
 def files_read(folder: Path, skill: Skill) -> list[str]:
-    """The package's further files that were read, if the disk records it. Agents always read SKILL.md, so it is left
-    out."""
+    """The package's files that were read, if the disk records access times. SKILL.md is left out, because agents always
+    read it."""
     files = ((name, folder / name) for name in sorted(skill.others))
     return [name for name, file in files if file.is_file() and not file.is_symlink() and file.stat().st_atime > 0]

@@ -1,7 +1,7 @@
-"""Checks a scorer: does it give one output one score, and can it tell right answers from wrong ones?
+"""Checks a scorer: does the same output always get the same score, and do right answers score higher than wrong ones?
 
-The scorer is tried on the items' expected answers, on those of other items, and on expected answers with a few words
-left out. No model is asked, so judges are not tried.
+The scorer is tried on each item's expected answers, on expected answers of other items, and on expected answers with a
+few words left out. No model is asked, so judges are not tried.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from skillopt.tasks.data import shortened, shown_name
 from skillopt.tasks.scoring import normalise
 
 PROSE = 10
-"""The minimum number of words of an answer that is free text: nobody writes it twice in the same way."""
+"""An answer with at least this number of words is free text: nobody writes it twice in the same words."""
 INSTEAD = (
     "set env.scoring to f1 (shared words) and evaluation.metric to soft, or env.scoring to judge (the optimizer model "
     "grades each reply)"
@@ -65,7 +65,8 @@ def can_be_tried(env: Env) -> bool:
 
 
 async def two_scores(env: Env, item: Item, output: str) -> ScorerFault | None:
-    """A fault if the scorer gives one output two scores; else None. Only its feedback may differ."""
+    """A fault if the scorer scores the same output differently the second time; else None. Only the feedback may
+    differ."""
     first, second = await score_output(env, item, output), await score_output(env, item, output)
     if first.numbers == second.numbers:
         return None
@@ -74,8 +75,8 @@ async def two_scores(env: Env, item: Item, output: str) -> ScorerFault | None:
 
 
 async def refuse_two_scores(env: Env) -> None:
-    """Raise UserError if the scorer gives one output two scores, before anything is paid for. A scorer that raises
-    an error passes here, because the run's first task shows that error."""
+    """Raise UserError, before anything is paid for, if the scorer scores the same output differently the second time.
+    Errors of the scorer are ignored here, because the run's first task shows them."""
     for item in [] if is_noisy(env) else env.items("train")[:_TRIED]:
         for output in [""] if env.scores_files else [*item.answers[:1], "", item.question]:
             try:
@@ -121,7 +122,7 @@ async def gives_nothing(env: Env, items: Sequence[Item], metric: str) -> ScorerF
 
 
 async def word_for_word(env: Env, items: Sequence[Item], metric: str) -> ScorerFault | None:
-    """A fault if the expected answers are free text and the scorer wants exactly these words; else None."""
+    """A fault if the expected answers are free text and the scorer accepts only exactly these words; else None."""
     if not is_prose(items):
         return None
     tried = [item for item in items if item.answers and _reads_as_prose(item.answers[0])]
@@ -141,7 +142,7 @@ async def word_for_word(env: Env, items: Sequence[Item], metric: str) -> ScorerF
 
 
 async def cannot_tell(env: Env, items: Sequence[Item], metric: str) -> ScorerFault | None:
-    """A fault if the scorer gives the expected answers of other items as much as the right ones; else None."""
+    """A fault if the expected answers of other items get scores as high as those of the right answers; else None."""
     pairs, alike = 0, []
     for item, other in _shuffled(items):
         right, wrong = [(await score_output(env, item, each.answers[0])).value(metric) for each in (item, other)]

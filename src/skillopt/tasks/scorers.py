@@ -29,7 +29,7 @@ from skillopt.tasks.scoring import DESCRIPTIONS, SCORERS
 
 WORKER = Path(__file__).with_name("scorer_worker.py")
 TRIES = 2
-"""How often a scorer that hangs or crashes is tried, each time in a fresh process: the machine may be the cause."""
+"""The maximum number of tries if a scorer hangs or crashes, each in a fresh process: the machine may be the cause."""
 
 
 def open_scorer(config: EnvConfig, root: Path = Path()) -> Scorer:
@@ -56,8 +56,8 @@ def open_scorer(config: EnvConfig, root: Path = Path()) -> Scorer:
 
 
 class ScorerPool:
-    """Worker processes for one scorer, named `file.py:fn`, `module:fn` or `built-in:name`. If the scorer hangs,
-    crashes or uses too much memory, only the item is lost and not the run."""
+    """Worker processes for one scorer, named `file.py:fn`, `module:fn` or `built-in:name`. If the scorer hangs, crashes
+    or uses too much memory, only the item is set aside; the run goes on."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class ScorerPool:
             raise UserError(f"{where}: {error}; a scorer is a function that takes an item and an output") from None
 
     async def score(self, item: Json, output: str, workspace: Path | None = None) -> Score:
-        """The function's score; raises ScorerError if it gave none."""
+        """The function's score; raises ScorerError if it returned none."""
         request = {"item": dict(item), "output": output} | ({"workspace": str(workspace)} if workspace else {})
         for attempt in range(TRIES):
             try:
@@ -119,8 +119,8 @@ class _ScorerOptions(Options, strict=True):
 
 
 class NamedScorer(Scorer):
-    """A built-in scorer of scoring.py. Its options are in the config; a field of an item with an option's name
-    overrides it."""
+    """A built-in scorer of scoring.py. Its options are in the config. If an item has a field with the name of an
+    option, the field's value is used for this item."""
 
     needs_answers = True
 

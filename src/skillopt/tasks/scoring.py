@@ -18,7 +18,7 @@ from skillopt.tasks.data import shortened
 from skillopt.tasks.numbers import Quantity, known_unit, quantities
 
 _ANSWER_TAG = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL | re.IGNORECASE)
-"""Matches an answer tag, but not an opening tag that is only mentioned before the real one."""
+"""Matches an answer in its tags. An opening tag that is only mentioned before the real one is ignored."""
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _UNFINISHED = re.compile(r"[^=\s][ \t]*[=≈][^\w=]*\Z")
@@ -42,8 +42,8 @@ def extract_answer(output: str) -> str:
 def normalise(text: str) -> str:
     """SQuAD's normal form: lower case, no punctuation, no articles, single spaces.
 
-    If nothing would be left (choice `A`, sign `+`), articles and then punctuation stay, because an empty text is never
-    the answer.
+    If this would leave nothing (for example for the answer `A` or `+`), keep the articles; if it is still empty, keep
+    the punctuation, too: an empty text is never the answer.
     """
     lower = text.lower()
     words = lower.translate(_NO_PUNCTUATION)
@@ -74,7 +74,8 @@ def f1(output: str, answers: Sequence[str], *, threshold: float = 0.5) -> Score:
 
 
 def contains(output: str, answers: Sequence[str], *, every: bool = False) -> Score:
-    """The hard score is 1 if the output has an answer (`every`: all) as whole words; soft is the share with `every`."""
+    """The hard score is 1 if the output contains an answer (with `every`: all answers) as whole words; soft is the
+    share with `every`."""
     answer = f" {normalise(extract_answer(output))} "
     missing = [gold for gold in answers if f" {normalise(gold)} " not in answer]
     share = 1 - len(missing) / len(answers)
@@ -88,7 +89,7 @@ def contains(output: str, answers: Sequence[str], *, every: bool = False) -> Sco
 def choice(output: str, answers: Sequence[str], *, choices: Choices = ()) -> Score:
     """Both scores are 1 if the reply names the right choice and no other, by its letter or its text.
 
-    `choices` are the labels, or {letter: text}; a list of texts is lettered A, B, C … if the answer is a letter.
+    `choices` are the labels, or {letter: text}. If the answer is a letter, a list of texts gets the letters A, B, C …
     """
     texts = _lettered(choices, answers)
     named = _named_choices(extract_answer(output), texts)
@@ -158,10 +159,11 @@ def number(
     units: Literal["optional", "required", "ignore"] = "optional",
     decimal: Literal[".", ","] = ".",
 ) -> Score:
-    """Both scores are 1 if the last number of the reply (or of its `<answer>`) is accepted, within the tolerance.
+    """Both scores are 1 if the last number of the reply (or of its `<answer>`) equals an accepted one within the
+    tolerance.
 
-    `units`: optional (a unit that is given must fit, `2 km` is `2000 m`), required, or ignore. `decimal`: the decimal
-    separator if `1,234` could mean both; with `.` it is 1234.
+    `units`: optional (if the reply has a unit, it must fit; `2 km` is `2000 m`), required, or ignore. `decimal`: the
+    decimal separator if a number such as `1,234` is ambiguous; with `.`, `1,234` is 1234.
     """
     answer = _last_line_of_answer(output)
     unfinished = _UNFINISHED.search(answer[-2000:])
@@ -212,8 +214,8 @@ def _number_problem(got: Quantity | None, want: Quantity, tolerance: float, unit
 
 
 def anls(output: str, answers: Sequence[str], *, threshold: float = 0.5) -> Score:
-    """The soft score is 1 − the edit distance (normalised), or 0 if it is `threshold` or more; hard is 1 from 0.999
-    on."""
+    """The soft score is 1 − d, or 0 if d is `threshold` or more; d is the normalised edit distance. The hard score is 1
+    if the soft score is at least 0.999."""
     answer = " ".join(extract_answer(output).lower().split())
     soft = max(_similarity(answer, " ".join(gold.lower().split()), threshold) for gold in answers)
     return Score(hard=float(soft >= 0.999), soft=soft, feedback="" if soft >= 0.999 else expected_feedback(answers))
@@ -230,7 +232,7 @@ def _similarity(a: str, b: str, threshold: float) -> float:
 
 
 def edit_distance(a: str, b: str) -> int:
-    """The Levenshtein distance; the bits of one integer are a column of the table (Myers 1999, Hyyrö 2003)."""
+    """The Levenshtein distance. The bits of one integer represent a column of the table (Myers 1999, Hyyrö 2003)."""
     if not a or not b:
         return len(a) or len(b)
     places: dict[str, int] = {}
@@ -264,11 +266,11 @@ def _compiled(pattern: str, ignore_case: bool) -> re.Pattern[str]:
 
 
 def json_fields(output: str, answers: Sequence[str], *, fields: Sequence[str] = (), tolerance: float = 0.0) -> Score:
-    """The hard score is 1 if the reply's JSON has all fields of an answer with their values. Soft is the share of
-    fields.
+    """The hard score is 1 if the reply's JSON has all fields of an answer, with the same values. The soft score is the
+    share of these fields.
 
-    `fields` (dotted, such as `address.city`) lists the fields that count; by default all of the answer's. Numbers
-    within the tolerance are equal; case and spaces of texts do not count. The reply may have further fields.
+    `fields` (dotted, such as `address.city`) are the fields that are compared; by default all fields of the answer.
+    Numbers within the tolerance are equal; case and spaces of texts are ignored. The reply may have further fields.
     """
     try:
         got = parse(ChatReply(text=extract_answer(output)))

@@ -87,8 +87,8 @@ class ShellAgent:
     async def worked(
         self, item: Item, skill: Skill, chat: Chat, run: Run, description: str = IN_SANDBOX
     ) -> WorkedEpisode:
-        """Do the task: run the commands of the replies until a reply has none, or a limit is reached. `run` runs a
-        command."""
+        """Do the task: run the commands of the replies with `run`, until a reply has no command or a limit is
+        reached."""
         session = _Session(run, skill)
         tool = Tool(name="run", description=description, parameters=_PARAMETERS, run=session.run)
         talk = start(skill, f"{task_text(item)}{_HOW}{_PACKAGE if skill.others else ''}")
@@ -142,8 +142,8 @@ class _Session:
 
 
 def written_command(text: str) -> str:
-    """The command in the text of a reply, from a model that cannot call tools or writes its calls as text; empty if
-    none."""
+    """The command in the text of a reply; empty if there is none. Some models cannot call tools, or write their calls
+    as text."""
     if block := _BLOCK.search(text):
         return block[1].strip()
     if call := _CALL.search(text):

@@ -1,9 +1,9 @@
 """Splits a file or folder of tasks into train, val and test: seeded, stratified, without copies, and saved next to it.
 
-The split of a file goes by content: an item stays in its split if its id, its answers or its position in the file
-change. Items of one `group` (such as questions on one document) stay together. If the tasks of a file have changed
-since the split was written, that is an error: a new split might train on test items. The split of a folder goes by the
-tasks' names: a new or edited task moves no other task.
+The items of a file are split by content: an item stays in its split if only its id, its answers or its position in the
+file change. Items of one `group` (such as questions on one document) stay together. If the tasks of a file have changed
+since the split was written, that is an error: a new split might train on test items. The tasks of a folder are split by
+name: a new or edited task does not move any other task.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class SplitFile(BaseModel):
 
 
 Change = Literal["refuse", "extend", "renew"]
-"""How to proceed if the tasks of a file and its saved split differ."""
+"""The way to proceed if the tasks of a file differ from those in its saved split."""
 
 
 def split_path(source: Path) -> Path:
@@ -95,7 +95,8 @@ def split_folder(
 def _settled(
     source: Path, items: Sequence[Item], saved: Mapping[str, str], ratios: Mapping[str, float], seed: int
 ) -> dict[str, list[Item]]:
-    """The items by split: as in `saved` (content hash → split), else newly assigned. A changed split is written."""
+    """The items by split. An item that is not in `saved` (content hash → split) is newly assigned. If the split has
+    changed, it is written."""
     here = {content_hash(item) for item in items}
     assigned = {name: split for name, split in saved.items() if name in here}
     split = divide(items, ratios, seed, assigned)
@@ -114,8 +115,8 @@ def recorded_shares(file: Path) -> tuple[dict[str, float], int] | None:
 
 
 def without_copies(placed: Iterable[Placed]) -> tuple[list[Item], list[tuple[str, str]]]:
-    """The tasks without copies; and for each copy, its location and that of the first one. Raises UserError with all
-    tasks that ask the same and have different answers, because only a person can correct them."""
+    """The tasks without copies; and for each copy, its location and the location of the first one. If tasks ask the
+    same and have different answers, raises UserError with all of them, because only a person can correct them."""
     unique, copies, wrong = sorted_copies(placed)
     if wrong:
         raise UserError("\n".join(problem_lines(wrong)))
@@ -123,8 +124,8 @@ def without_copies(placed: Iterable[Placed]) -> tuple[list[Item], list[tuple[str
 
 
 def sorted_copies(placed: Iterable[Placed]) -> tuple[list[Placed], list[tuple[str, str]], list[Problem]]:
-    """The tasks without copies; for each copy, its location and that of the first one; and the tasks that ask the
-    same and have different answers."""
+    """The tasks without copies; for each copy, its location and the location of the first one; and the tasks that ask
+    the same but have different answers."""
     first: dict[str, Placed] = {}
     copies: list[tuple[str, str]] = []
     at_odds: dict[str, list[Placed]] = {}
@@ -152,8 +153,8 @@ def _contradiction(group: Sequence[Placed]) -> Problem:
 def divide(
     items: Sequence[Item], ratios: Mapping[str, float], seed: int, assigned: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Assign items to splits; returns content hash → split. Every stratum, and the whole, is divided as nearly as
-    possible by the ratios.
+    """Assign items to splits; returns content hash → split. Every stratum is divided by the ratios as exactly as
+    possible, and so are all items together.
 
     Items are assigned in the order of a hash of the seed and their content, so the order in the file does not matter.
     """
@@ -163,7 +164,7 @@ def divide(
     for item in items:
         if (split := result.get(content_hash(item))) is not None:
             dealt[strata[item.id], split] += 1
-    over = dict.fromkeys(SPLITS, 0.0)  # later strata make up for what earlier ones lacked
+    over = dict.fromkeys(SPLITS, 0.0)  # a split that got too few items of earlier strata gets more of later ones
     lack = dict.fromkeys(SPLITS, 0.0)
     reached: str | None = None
     for group in _in_order(_groups(items), strata, seed):
@@ -214,7 +215,8 @@ def _groups(items: Sequence[Item]) -> list[list[Item]]:
 
 
 def _in_order(groups: Iterable[list[Item]], strata: Mapping[str, str], seed: int) -> list[list[Item]]:
-    """The groups by stratum; within it, the largest first, because they are the hardest to fit in, then by a hash."""
+    """The groups, ordered by stratum. Within a stratum, larger groups come first, because they are the hardest to fit
+    in; groups of the same size are ordered by a hash."""
 
     def key(group: list[Item]) -> tuple[str, int, str]:
         name = "/".join(sorted(content_hash(item) for item in group))

@@ -63,7 +63,7 @@ def _parquet(file: Path) -> Iterator[Any]:
 
 
 def _arrow(file: Path) -> Iterator[Any]:
-    """The batches of an Arrow file in either form: with an index (as Feather has it), or a stream (as `datasets`
+    """The batches of an Arrow file in either form: with an index (as Feather files have), or as a stream (as `datasets`
     writes it)."""
     ipc = _library("pyarrow.ipc", str(file))
     with file.open("rb") as stream:
@@ -82,7 +82,7 @@ def _arrow(file: Path) -> Iterator[Any]:
 
 
 def _limited(where: str, batches: Iterable[Any]) -> Iterator[Any]:
-    """The batches. Raises UserError if their rows or bytes exceed the limits, whatever size the file declares."""
+    """The batches. Raises UserError if they have too many rows or bytes, even if the file declares a smaller size."""
     rows = size = 0
     for batch in batches:
         rows, size = rows + batch.num_rows, size + batch.nbytes

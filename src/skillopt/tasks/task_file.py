@@ -30,7 +30,7 @@ _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 _PLACEHOLDER = re.compile(r"#?n/a|n\.a\.?|tbd|tba|todo|xxx+|null|nan|[-–—?.…_]+|\W*placeholder\W*", re.IGNORECASE)
 """Matches the text of a cell that nobody has filled in yet."""
 _A_LABEL = 0.2
-"""The share of rows from which an answer is a label, even if it looks like a placeholder."""
+"""An answer that at least this share of the rows has is a label, even if it looks like a placeholder."""
 
 
 class BadRowsError(UserError):
@@ -47,7 +47,7 @@ class TaskFile:
     columns: dict[str, str]
     """The column of each field, by name."""
     copies: list[tuple[str, str]]
-    """Rows that repeat an earlier one: the row's location, and the location of the first."""
+    """Rows that repeat an earlier row: the location of each, and the location of the row that it repeats."""
     left_out: list[Problem]
     """Rows that were left out because they cannot be tasks."""
     placeholders: list[Problem]
@@ -96,8 +96,8 @@ def read_task_file(
 ) -> TaskFile:
     """Read the tasks of a file with any column names. `columns` (field → column) names columns that the user knows.
 
-    All rows that cannot be tasks are named in one error. With `skip_bad` they are left out, and so are rows with a
-    placeholder as their answer.
+    All rows that cannot be tasks are named in one error. With `skip_bad`, these rows are left out, and so are rows
+    whose answer is a placeholder.
     """
     encoding = encoding_of(file)
     every = list(read_rows(file, any_names=True, encoding=encoding))
@@ -127,8 +127,8 @@ def read_task_file(
 
 
 def _without_repeats(rows: Iterable[Row]) -> tuple[list[Row], list[tuple[str, str]]]:
-    """The rows without copies, and the location of each copy with that of the first. A copy repeats every cell, also
-    the id."""
+    """The rows without copies; and for each copy, its location and the location of the first one. A copy repeats every
+    cell, also the id."""
     first: dict[str, str] = {}
     unique, copies = [], []
     for where, row in rows:

@@ -72,15 +72,15 @@ def start(skill: Skill, task: str | list[ContentPart]) -> list[Message]:
 
 
 def printed(*parts: str) -> str:
-    """A command's standard output and standard error, one below the other."""
+    """A command's standard output, and below it its standard error."""
     return "\n".join(text for part in parts if (text := part.strip("\n")))
 
 
 async def run_tools(messages: Sequence[Message], tools: Sequence[Tool], chat: Chat, *, max_turns: int = 20) -> Episode:
     """Ask the target and run the tools that its reply calls, until a reply calls no tool.
 
-    If a tool raises, or the name or the arguments of a call are wrong, the target gets the error as the tool's result.
-    After `max_turns` replies, the text of the last one is the output.
+    If a tool raises an error, or the name or the arguments of a call are wrong, the target gets the error as the tool's
+    result. After `max_turns` replies, the text of the last one is the output.
     """
     talk = list(messages)
     by_name = {tool.name: tool for tool in tools}

@@ -52,7 +52,8 @@ class TriggerOptions(Options):
 
 
 class TriggerEnv(Env):
-    """Trains a skill's description. Loading the skill wrongly is a failure, and so is not loading it when it fits."""
+    """Trains a skill's description. It is a failure to load the skill when it does not fit, and not to load it when it
+    fits."""
 
     task = "Each task is a request; the agent reads the descriptions of its skills and names the one to load, or none."
     scoring = "A task is solved when the trained skill is picked for a request that it is for, and left for any other."
@@ -128,8 +129,8 @@ class TriggerEnv(Env):
         return Score(hard=0, soft=0, feedback=feedback)
 
     def _routed(self, wanted: str, output: str) -> Score:
-        """The score of a request to a library. A request for another skill counts as solved if the trained skill is
-        not loaded, because the trained description cannot change more."""
+        """The score of a request to a library. If the request is for a different skill, it is solved if the trained
+        skill is not loaded, because the trained description has no influence on the choice among the other skills."""
         own = self._own
         right = own not in output.split(", ") if own and wanted != own else output == wanted
         said = "no skill was loaded" if output == NO_SKILL else f"{output} was loaded"
@@ -143,7 +144,7 @@ class TriggerEnv(Env):
         return Score(hard=right, soft=right, feedback="" if right else feedback)
 
     def picked(self, output: str) -> str:
-        """The skill that a reply names; empty if it names none, or several."""
+        """The skill that a reply names; empty if the reply names no skill or several skills."""
         named = self._named(output)
         return named[0] if len(named) == 1 else ""
 
@@ -183,7 +184,8 @@ def _request(item: Item, split: str) -> Item:
 
 
 def _named_request(item: Item, split: str, names: Sequence[str]) -> Item:
-    """A request to a library: its answer is a skill's name, or none. If it has no type, its answer is its type."""
+    """A request to a library: its answer is a skill's name, or none. If the item has no type, its answer is used as its
+    type."""
     answer = item.answers[0].strip().lower()
     answer = NO_SKILL if answer in _LEAVE else answer
     if answer not in {*names, NO_SKILL}:

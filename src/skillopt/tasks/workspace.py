@@ -1,7 +1,8 @@
-"""Workspaces: an item's initial files, their changes by a rollout, and the changed files again for a check.
+"""Workspaces: makes an item's initial files, finds the changes by a rollout, and restores the changed files for a
+check.
 
 An item's `workspace` is a folder below the folder of the tasks, or an object of path → text; `files` adds to it. After
-a rollout only the difference is stored, in the journal, so a check can look at the result at any later time.
+a rollout, only the difference is stored, in the journal. It is enough for a check of the result at any later time.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ LEFT_OUT = {"__pycache__"}
 """Folders that are left out of a rollout's workspace, such as caches."""
 _LONGEST_SHOWN = 2000
 _MOST_SHOWN = 12_000
-"""The maximum number of characters of the differences that are shown: of one file (`_LONGEST_SHOWN`), and of all files
-together."""
+"""`_LONGEST_SHOWN` is the maximum number of characters that are shown of one file's difference; `_MOST_SHOWN`, of the
+differences of all files together."""
 _MOST_LISTED = 100
 _LARGEST_COMPARED = 256 << 10
 
@@ -46,7 +47,7 @@ class WorkspaceStart:
     files: Files
     executable: frozenset[str]
     digest: str
-    """A hash of the files' names and contents: a task with other files is another task."""
+    """A hash of the files' names and contents: two tasks with different files are different tasks."""
 
     def write_to(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -76,7 +77,7 @@ class Workspaces:
         """`starts` are the initial files by item id, if they do not come from the items' fields."""
         self._given = starts or {}
         self.local = local
-        """Is any task done on this machine? False if all are done in containers."""
+        """True if at least one task is done on this machine; False if all tasks are done in containers."""
         self._root = root
         self.most = most_mb << 20
         self._starts = {item.id: self._read(item) for item in items if "workspace" in (item.model_extra or {})}
@@ -143,7 +144,7 @@ def walk(folder: Path, where: str, most: int) -> Iterator[tuple[str, Path]]:
 
 
 def checked_name(name: str, where: str) -> str:
-    """A file's name within a workspace; raises UserError for one that leads out of it."""
+    """A file's name within a workspace; raises UserError if the name leads out of the workspace."""
     path = PurePosixPath(name)
     odd = not name.isprintable() or "\\" in name or len(name) > 500
     if not path.parts or path.is_absolute() or ".." in path.parts or odd:

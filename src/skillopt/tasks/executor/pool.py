@@ -16,11 +16,12 @@ from skillopt.tasks.base import Chat, Env, Episode, Item, Judge, Score, score_ou
 from skillopt.tasks.executor.worker import Turn
 
 MOST_LOSSES = 3
-"""The maximum number of workers that one task may lose; after that, the task is considered the cause."""
+"""The maximum number of workers that may be lost during one task; after that, the task is considered the cause."""
 READY_WITHIN = 300.0
 """The maximum number of seconds that a worker may take to start and to open its env."""
 OTHERS_WITHIN = 10.0
-"""The maximum number of seconds to wait for the other workers, so not all of the first tasks go to the first worker."""
+"""The maximum number of seconds to wait for further workers after the first one is ready. Without this wait, the first
+worker would get all of the first tasks."""
 
 
 NewChat = Callable[[], Chat]
@@ -33,8 +34,8 @@ class WorkerLostError(SkillOptError):
 
 
 class Executor:
-    """Does tasks in this process, concurrently in its event loop. In every executor, `run` returns the same result
-    for the same task and replies, and raises the same errors of models and scorers."""
+    """Does tasks in this process, concurrently in its event loop. For the same task and replies, `run` returns the same
+    result in every executor, and raises the same errors of models and scorers."""
 
     async def run(self, env: Env, item: Item, skill: Skill, new_chat: NewChat, judge: Judge) -> tuple[Episode, Score]:
         episode = await env.run(item, skill, new_chat())
@@ -69,7 +70,7 @@ class PooledExecutor(Executor, ABC):
         ...
 
     async def first(self) -> None:
-        """Wait until one worker is ready, and then a short time for the other workers."""
+        """Wait until one worker is ready; then wait a short time for the other workers."""
         await self._least_busy()
         await asyncio.wait(self._slots, timeout=OTHERS_WITHIN)
 
@@ -115,8 +116,8 @@ class PooledExecutor(Executor, ABC):
         return worker
 
     async def _least_busy(self) -> RemoteWorker:
-        """The worker with the fewest tasks. Waits while no worker is ready but some are starting. If none could
-        start, raises the UserError of the last one."""
+        """The worker with the fewest tasks. If no worker is ready but some are starting, waits for them. If no worker
+        could start, raises the UserError of the last one that failed."""
         while True:
             ended = [slot for slot in self._slots if slot.done()]
             if workers_ready := [slot.result() for slot in ended if slot.exception() is None]:
@@ -126,7 +127,7 @@ class PooledExecutor(Executor, ABC):
             await asyncio.wait(set(self._slots) - set(ended), return_when=asyncio.FIRST_COMPLETED)
 
     async def _replace(self, lost: RemoteWorker) -> None:
-        """Start a new worker in place of a lost one. Only the first call for a lost worker does so."""
+        """Start a new worker in place of a lost one. Further calls for the same lost worker do nothing."""
         for index, slot in enumerate(self._slots):
             if slot.done() and slot.exception() is None and slot.result() is lost:
                 self._slots[index] = asyncio.create_task(self._started())

@@ -1,7 +1,7 @@
 """Does tasks in processes of this machine, one for each core, for envs and scorers that need the CPU.
 
-A frame is a token, a length and pickled bytes. What the worker's code prints goes to standard error, not between
-frames.
+A frame is a token, a length and pickled bytes. If the worker's code prints something, it goes to standard error, not
+between the frames.
 """
 
 from __future__ import annotations

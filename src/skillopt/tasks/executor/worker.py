@@ -33,7 +33,7 @@ class Turn:
     value: Any = None
 
     def packed(self) -> bytes:
-        """The message as bytes. A message that cannot be sent becomes an error of its task alone."""
+        """The message as bytes. A message that cannot be sent becomes an error of its task; other tasks go on."""
         try:
             data = pickle.dumps(self)
             if self.kind == "error":
@@ -96,7 +96,7 @@ class EnvWorker:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def _open(self, message: bytes) -> bytes:
-        """Open the env. Returns the reason if that failed, else an empty text."""
+        """Open the env. Returns why it could not be opened; an empty text if it could."""
         try:
             folders, make = pickle.loads(message)  # noqa: S301 - our own bytes
             sys.path[:] = [*(folder for folder in folders if folder not in sys.path), *sys.path]

@@ -42,8 +42,8 @@ class SandboxLimits(Options):
     cpu_seconds: int = Field(default=20, ge=1)
     """The maximum number of seconds of CPU time of one process."""
     seconds: int = Field(default=60, ge=1)
-    """The maximum number of seconds by the clock. They stop programs that wait; how long work takes depends on the
-    machine."""
+    """The maximum number of seconds by the clock. This limit is for programs that only wait; the time that a
+    calculation needs depends on the machine."""
     memory_mb: int = Field(default=1024, ge=64)
     """The maximum number of megabytes of address space of one process, and of resident memory of all processes
     together."""
@@ -54,7 +54,7 @@ class SandboxLimits(Options):
     processes: int = Field(default=16, ge=1)
     """The maximum number of processes and threads at once."""
     output_kb: int = Field(default=64, ge=1)
-    """Kilobytes of standard output and of standard error that are kept; the rest is read and dropped."""
+    """The maximum number of kilobytes that are kept of standard output, and of standard error."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class SandboxResult:
     stdout: str
     stderr: str
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """The contents by name of the wanted files that the program left as plain files."""
+    """The contents, by name, of the `wanted` files (those that the program left as plain files)."""
     code: int = 0
     """The exit code; if a signal ended the program, 128 plus the signal's number."""
     whole: bool = True
@@ -74,11 +74,11 @@ class SandboxResult:
 
 
 class Sandbox:
-    """Runs programs, at most one per core at a time. `office` lets them also start an office program: they then see its
-    files, and a /proc with the sandbox's processes only.
+    """Runs programs, at most one per core at a time. `office` lets them also start an office program: programs then see
+    the office program's files, and a /proc with only the sandbox's processes.
 
-    The mode `limits` is for machines without user namespaces and must be asked for. It keeps the limits and the filter
-    of system calls, but the program sees the machine's files.
+    The mode `limits` is for machines without user namespaces and must be asked for. It has the limits and the filter of
+    system calls, but the program can see the machine's files.
     """
 
     def __init__(self, limits: SandboxLimits | None = None, *, mode: Mode = "namespaces", office: bool = False) -> None:
@@ -115,10 +115,11 @@ class Sandbox:
     ) -> SandboxResult:
         """Run a shell command, or a program with arguments, in a copy of a folder.
 
-        `others` are further folders by name, which are copied next to the workspace. After the run, the program's copy
-        of the folder `keep` replaces that folder; empty: none is replaced. `variables` are environment variables with
-        the path of a folder each; `links` are absolute paths at which the program finds a folder as well. Only plain
-        files are copied back, no links, and none if they have more than `limits.disk_mb`.
+        `others` are further folders by name, which are copied next to the workspace. After the run, the folder `keep`
+        is replaced by the program's copy of it; if `keep` is empty, no folder is replaced. `variables` are environment
+        variables, each with the path of a folder. `links` are absolute paths, at each of which the program also finds a
+        folder. Only plain files are copied back, not links. If they are larger than `limits.disk_mb`, nothing is copied
+        back.
         """
         argv = ["/bin/sh", "-c", command] if isinstance(command, str) else ["/usr/bin/env", *command]
         places = {"workspace": workspace, **(others or {})}
@@ -191,7 +192,7 @@ def _tried(mode: Mode) -> str:
         (folder / "workspace").mkdir()
         command = _prepared(folder, _spec(folder, argv, {"workspace": folder / "workspace"}, SandboxLimits(), mode))
         pipe = subprocess.PIPE
-        # Keep standard input open: its end tells the supervisor that nobody waits for the result.
+        # Keep standard input open: if it ended, the supervisor would conclude that nobody waits for the result.
         with subprocess.Popen(  # noqa: S603
             command, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, text=True, env=_environment()
         ) as process:
@@ -229,7 +230,7 @@ def _prepared(folder: Path, spec: jail.Spec) -> list[str]:
 
 
 def _environment(home: str = jail.WORK) -> dict[str, str]:
-    """The environment variables of a program: none of the user's, which may be keys. PATH contains this Python."""
+    """The environment variables of a program, without the user's, which may be keys. PATH contains this Python."""
     threads = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "NUMEXPR")}
     path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
     places = {"PATH": path, "HOME": home, "TMPDIR": f"{home}/tmp"}  # noqa: S108 - its own
@@ -271,7 +272,7 @@ async def _run(folder: Path, command: list[str], limits: SandboxLimits) -> Sandb
 
 
 async def _read(stream: asyncio.StreamReader, most: int) -> str:
-    """The first `most` bytes of a stream. The rest is read and dropped, so the program does not wait for ever."""
+    """The first `most` bytes of a stream. The rest is read and ignored, so the program does not wait for ever."""
     head = b""
     while chunk := await stream.read(1 << 16):
         head += chunk[: most - len(head)]

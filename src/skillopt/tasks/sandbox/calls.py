@@ -54,8 +54,8 @@ def filter_program(machine: str, unix_sockets: bool) -> bytes:
     """The filter of system calls, as classic BPF. Calls of another architecture end the program, the listed calls fail,
     and clone may not make a user namespace.
 
-    An office program connects to itself through Unix sockets (`unix_sockets`); inside the sandbox they lead nowhere
-    else.
+    An office program connects to itself through Unix sockets (`unix_sockets`); inside the sandbox, these sockets cannot
+    reach any other program.
     """
     fail, nosys, allow = 0x00050000 | 1, 0x00050000 | 38, 0x7FFF0000
     load, equal, at_least, any_bit, give = 0x20, 0x15, 0x35, 0x45, 0x06

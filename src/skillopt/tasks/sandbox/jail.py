@@ -100,7 +100,7 @@ def build(spec: Spec, folder: int) -> int:
     _tmpfs(work, f"size={spec['limits']['disk_mb']}m,nr_inodes=4096,mode=0700")
     os.makedirs(f"{root}/var", exist_ok=True)
     for path in ("/tmp", "/var/tmp"):
-        if not os.path.lexists(f"{root}{path}"):  # this Python may lie below one; programs then look at the other
+        if not os.path.lexists(f"{root}{path}"):  # this Python may be below one of the two; programs then use the other
             os.symlink(f"{WORK}/tmp", f"{root}{path}")
     for path, name in spec["links"].items():
         if not os.path.lexists(f"{root}{path}"):
@@ -124,7 +124,8 @@ def move_in(spec: Spec) -> None:
 
 
 def enter_namespaces() -> None:
-    """Enter new namespaces. In the user namespace, the user keeps its id; for root, `nobody` exists, too."""
+    """Enter new namespaces. In the user namespace, the user keeps its id. If the user is root, the user `nobody` exists
+    there, too."""
     uid, gid = os.getuid(), os.getgid()
     uids = f"{uid} {uid} 1\n" + f"{NOBODY} {NOBODY} 1\n" * (uid == 0)
     gids = f"{gid} {gid} 1\n" + f"{NOBODY} {NOBODY} 1\n" * (uid == 0)
@@ -158,7 +159,7 @@ def _tmpfs(path: str, options: str) -> None:
 
 
 def _show(path: str, root: str) -> None:
-    """Show a folder or file of the machine in the new root, read-only; a link stays a link."""
+    """Make a folder or file of the machine visible in the new root, read-only; a link stays a link."""
     if os.path.lexists(root + path) or not os.path.lexists(path):
         return
     os.makedirs(os.path.dirname(root + path), exist_ok=True)

@@ -23,7 +23,7 @@ def copy_in(work: str, trees: dict[str, str], nobody: int) -> None:
 
 def copy_tree_out(work: int, folder: int, name: str, most: int) -> bool:
     """Copy a folder's plain files and folders to `out/<name>`; returns False if they have more than `most` bytes.
-    Folders that are deeper than DEEPEST are left out."""
+    Folders deeper than DEEPEST levels are left out."""
     os.mkdir(f"out/{name}", dir_fd=folder)
     target = os.open(f"out/{name}", os.O_RDONLY | os.O_DIRECTORY, dir_fd=folder)
     try:
@@ -34,8 +34,8 @@ def copy_tree_out(work: int, folder: int, name: str, most: int) -> bool:
 
 
 def _copied(source: int, target: int, left: int, depth: int) -> int:
-    """Copy a folder's content. Returns how many of `left` bytes remain; negative if there were too few. Closes both
-    folders."""
+    """Copy a folder's content. `left` is the number of bytes that may be copied; returns how many of them remain,
+    negative if there were too few. Closes both folders."""
     try:
         for name in sorted(os.listdir(source)):
             info = os.stat(name, dir_fd=source, follow_symlinks=False)
