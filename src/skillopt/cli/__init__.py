@@ -1,5 +1,5 @@
-"""The command line. Each command is a few lines that call another package; importing the modules of this folder adds
-their commands."""
+"""The command line. Each command is a few lines that call a different package. A command exists once the module of this
+folder that defines it is imported."""
 
 import importlib
 import pkgutil

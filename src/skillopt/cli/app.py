@@ -96,7 +96,8 @@ class Grouped(TyperGroup):
 
 
 def _renamed(command: str, words: Sequence[str]) -> Iterator[str]:
-    """The words of a command, with new names for renamed options. Reads `--option value` and `--option=value`."""
+    """Return a command's words with renamed options under their new names, for `--option value` and
+    `--option=value`."""
     rest = list(words)
     while rest:
         word = rest.pop(0)
@@ -174,7 +175,7 @@ def load_config(path: Path, overrides: Sequence[str] | None, target: str = "", o
 
 
 def fetch_weights(config: Config, *, optimizer: bool | None = None) -> None:
-    """Fetch the weights of local models and print the progress. Prints nothing if they are on this machine."""
+    """Fetch the weights of local models and print the progress. If the weights are on this machine, print nothing."""
     from skillopt.cli.models import fetch
     from skillopt.provider_table import provider_of, split_name
     from skillopt.training.parts import needs_optimizer
@@ -189,8 +190,8 @@ def fetch_weights(config: Config, *, optimizer: bool | None = None) -> None:
 def measured(
     config: Config, work: Callable[[Listener], Coroutine[Any, Any, T]], *, trains: bool = False, quiet: bool = False
 ) -> T:
-    """Return the result of `work`; show its events as they happen, unless `quiet`. Without `trains`, the weights of a
-    local optimizer are fetched only if it is the judge."""
+    """Return the result of `work`; show its events as they happen, unless `quiet`. If `trains` is false, the weights of
+    a local optimizer are fetched only if the optimizer is also the judge."""
     import asyncio
 
     from skillopt.view.console import open_console, watching

@@ -138,8 +138,8 @@ def _never_worse() -> Iterator[None]:
 def _job(
     found: Found, given: Settings, project: Path, target: str, overrides: Sequence[str], named: bool, quiet: bool
 ) -> tuple[CheckOutcome, Measure]:
-    """Read a skill's config and prepare its measurement, before anything is paid for. A skill that is not measured
-    needs no config."""
+    """Read a skill's config and prepare its measurement, before anything is paid for. If the skill will not be
+    measured, its config is not read."""
     from skillopt.measure.batch import CheckOutcome
     from skillopt.measure.check import check as run_check
     from skillopt.measure.check_result import MARGIN, Question, SkillVersion
@@ -243,7 +243,7 @@ def _to_github(notes: Sequence[Finding], page: str) -> None:
 
 @contextmanager
 def _commands_off(github: bool) -> Iterator[None]:
-    """In this block, GitHub's runner takes no printed line for a command: texts of models may look like commands."""
+    """In this block, GitHub's runner does not obey printed lines: a model's text may look like a command to it."""
     if not github:
         yield
         return
@@ -267,7 +267,7 @@ def show_matrix(outcomes: Sequence[CheckOutcome], *, as_json: bool) -> None:
 
 
 def read_matrix(file: Path) -> Matrix | None:
-    """The matrix in the file of --watch; None if the file does not exist yet."""
+    """The matrix in the file that --watch names; None if the file does not exist yet."""
     from skillopt.record.matrix import Matrix
     from skillopt.record.run import read_record
 
@@ -282,8 +282,8 @@ def read_matrix(file: Path) -> Matrix | None:
 
 
 def watch_matrix(outcomes: Sequence[CheckOutcome], recorded: Matrix | None, file: Path, *, as_json: bool) -> int:
-    """Print the cells whose word changed, record the matrix, and return the exit code: 1 if a cell got worse, else 2 or
-    3 if a skill could not be measured, else 0."""
+    """Print the cells whose word changed, and record the matrix. Return the exit code: 1 if a cell got worse; else 2 or
+    3 if a skill could not be measured; else 0."""
     from skillopt.measure.matrix import changes, matrix_of, merged
     from skillopt.record.files import write_json
     from skillopt.view.check_lines import change_line

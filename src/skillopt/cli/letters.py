@@ -57,7 +57,7 @@ def answer(
 
 
 def _data(file: str) -> bytes:
-    """The reply as bytes, up to the length that can be used."""
+    """Return the reply as bytes. If it is much too long to be used, read only its beginning."""
     from skillopt.errors import UserError
     from skillopt.models.handoff.box import LONGEST_REPLY
 

@@ -106,7 +106,8 @@ def ablate(
 
 
 def config_of(run: Path, overrides: list[str] | None, max_calls: int | None, command: str) -> Config:
-    """The run's own config with overrides, to measure its best skill. Only budget, hardware and paths may differ."""
+    """Return the config of a run with overrides, to measure the run's best skill. Overrides may change only the budget,
+    the hardware and paths."""
     from skillopt.config import Config
     from skillopt.config.identity import PASSED_IN
     from skillopt.errors import UserError
@@ -119,7 +120,7 @@ def config_of(run: Path, overrides: list[str] | None, max_calls: int | None, com
     limit = [f"budget.max_calls={max_calls}"] * (max_calls is not None)
     config = Config.load(directory.config_yaml, [*(overrides or []), *limit])
     own = Config.load(directory.config_yaml)
-    if provider_of(own.models.target_model).is_function:  # the run got a function; the command names its file instead
+    if provider_of(own.models.target_model).is_function:  # a program passed a function; name its file
         own = own.with_values({"env.agent": config.env.agent})
     if own.env.scoring.startswith(PASSED_IN):
         own = own.with_values({"env.scoring": config.env.scoring})

@@ -45,7 +45,8 @@ def pull(name: Name) -> None:
 
 
 def fetch(name: str) -> Path:
-    """Return the file of the weights. If it is not here yet, fetch it and print the progress on standard error."""
+    """Return the file of the weights. If this machine does not have it, fetch it and print the progress on standard
+    error."""
     from skillopt.models import weights
 
     with show_progress(name) as progress:
@@ -54,7 +55,8 @@ def fetch(name: str) -> Path:
 
 @contextmanager
 def show_progress(name: str) -> Iterator[Progress]:
-    """Yield a function that prints a line on standard error for each tenth, or each 10 MB if the size is unknown."""
+    """Yield a function that prints a line on standard error for each tenth of a download (if its size is unknown, for
+    each 10 MB)."""
     started, shown = time.monotonic(), -1
 
     def progress(done: int, total: int, what: str) -> None:

@@ -1,4 +1,4 @@
-"""The commands export, import and transfer, which take skills out of a run or into one; and sweep."""
+"""The commands export, import, transfer and sweep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Finds the skills of a command, and their versions: the skill that the user names, or those of skillopt.toml."""
+"""Finds the skills that a command is about, and their versions: the skill that the user names, or the skills of
+skillopt.toml."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ class Found:
     name: str
     settings: Settings
     skill: Source
-    """The skill's files; a source without a path if the skill was removed."""
+    """The skill's files. If the skill was removed, this is a source without a path."""
     base: Source
 
     @property
@@ -47,8 +48,8 @@ def divide(words: Sequence[str] | None) -> tuple[str, list[str]]:
 
 
 def find_skills(named: str, project: Path, base: str, head: str) -> list[Found]:
-    """The named skill, with its entry in the project if the project lists it; or the packages in the named folder. If
-    no skill is named, all skills of the project."""
+    """Return the named skill, with its entry in skillopt.toml if there is one; or the packages in the named folder. If
+    no skill is named, return all skills of skillopt.toml."""
     if named:
         skills = read_project(project) if project.is_file() else {}
         path = listed_path(skills, project.parent, Path(named))
@@ -93,7 +94,7 @@ def _base(place: Path, folder: Path, base: str) -> Source:
 
 
 def _repository(folder: Path, place: Path) -> Repository:
-    """The git repository around the project's folder, or else around the skill."""
+    """Return the git repository that contains the project's folder, or else the one that contains the skill."""
     try:
         return Repository.around(folder)
     except UserError:
@@ -107,7 +108,7 @@ def _is_skill(base: str) -> bool:
 
 
 def _shown(place: Path) -> str:
-    """The path of a skill's main file; relative to its git repository, if it is in one."""
+    """The path of a skill's main file. If the file is in a git repository, the path is relative to the repository."""
     main = main_file(place)
     try:
         return Repository.around(main.parent).inside(main)

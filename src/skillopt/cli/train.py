@@ -79,7 +79,8 @@ def _package_file(package: Path) -> Path:
 
 
 def for_description(config: Config) -> Config:
-    """The config that trains a package's description: the trigger metric, its prompts, and a limit of 250 tokens."""
+    """Return the config that trains a package's description: with the trigger metric, the prompts for it, and a limit
+    of 250 tokens."""
     from skillopt.record.package import checked_package
     from skillopt.training import prompts
 
@@ -135,7 +136,8 @@ def _ways(config: Config, path: Path, overrides: Sequence[str], variable: str) -
 
 
 def prepare_data(config: Config, *, yes: bool) -> Config:
-    """The config with its data in place: missing data of a published benchmark is converted or fetched."""
+    """Return the config after its data was made ready: if the data of a published benchmark is missing, it is converted
+    or fetched."""
     if not config.env.split_dir or (Path(config.env.split_dir) / "train").is_dir():
         return config
     from skillopt.cli.models import show_progress

@@ -53,8 +53,8 @@ class Config(Section):
 
     @classmethod
     def load(cls, path: str | Path, overrides: Sequence[str] = ()) -> Config:
-        """Read a YAML file. Its values override those of its `_base_` files; `overrides` (`section.key=value`) override
-        both."""
+        """Read a YAML file. The file's values override those of its `_base_` files, and `overrides`
+        (`section.key=value`) override all files."""
         path = Path(path)
         tree = read_tree(path, ())
         for text in overrides:
@@ -80,8 +80,8 @@ class Config(Section):
         return config
 
     def flat(self) -> dict[str, JsonValue]:
-        """All settings by dotted key: `{"train.num_epochs": 4, …}`. Options and prices are not flattened: their key has
-        the whole dict."""
+        """All settings by dotted key: `{"train.num_epochs": 4, …}`. Options and prices are not flattened: the value of
+        their key is the whole dict."""
         tree = self.model_dump(mode="json")
         return {f"{section}.{key}": value for section, keys in tree.items() for key, value in keys.items()}
 
@@ -90,8 +90,8 @@ class Config(Section):
         return role_settings(self, role)
 
     def identity(self) -> dict[str, JsonValue]:
-        """The settings that change results and differ from their defaults. Settings that do not change results (budget,
-        workers, URLs, folders, notes) may change before a resume."""
+        """The settings that change results and differ from their defaults. All other settings (such as budget, workers,
+        URLs, folders, notes) may be changed before a run is resumed."""
         return chosen(self.flat(), defaults())
 
     def with_values(self, values: Mapping[str, JsonValue]) -> Config:

@@ -1,5 +1,5 @@
-"""The settings by which the same command finds its run again: those that change results and differ from their
-defaults. So a key that a later version adds does not start another run."""
+"""Finds the settings by which a repeated command recognises its run: those that change results and differ from their
+defaults. So a key that a later version adds does not start a new run."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ _PLACES |= {
     f"models.{role}_{key}" for role in ("target", "optimizer", "judge") for key in ("url", "key_name", "rpm", "tpm")
 }
 _PLACES |= {"models.judge_workers", "models.judge_calibration"}
-"""Keys that may change between a stop and a resume. For data and the user's files, the content is compared instead."""
+"""Keys that may change between a stop and a resume. For keys that name data or the user's files, the content of the
+files is compared instead."""
 _EARLIER_NAMES = {"evaluation.vetoes": "evaluation.gates"}
-"""Old names of renamed keys, by their new names: a renamed key does not start another run."""
+"""Old names of renamed keys, by their new names. They are used so that a renamed key does not start a new run."""
 PASSED_IN = "function:"
 """Prefix of `env.scoring` in a run whose scorer is a function that a program passed in."""
 _SCORING = {"env.scoring", "env.scoring_options", "evaluation.metric"}
@@ -39,7 +40,8 @@ _DATA = ("env.data", "env.split_dir", "env.split_seed", "train.init_skill")
 
 
 def relevant(flat: Flat) -> dict[str, JsonValue]:
-    """The settings that change results. Files count by their names: a file may move without starting a new run."""
+    """The settings that change results. Of a file's path, only the name is kept: a file may move without starting a new
+    run."""
     used = in_use(flat).items()
     kept = ((key, value) for key, value in used if not key.startswith(_FREE) and key not in _PLACES)
     return {_EARLIER_NAMES.get(key, key): _normal(key, value) for key, value in kept}
@@ -50,7 +52,7 @@ def _normal(key: str, value: Any) -> Any:
         return "exact" if value.startswith(PASSED_IN) else Path(value).name
     if key == "models.optimizer_model" and (provider := provider_of(value)).path == "folder":
         return provider.prefix
-    if key == "models.optimizer_options":  # only the arguments of a command change its answers
+    if key == "models.optimizer_options":  # of a command's options, only its arguments change its answers
         return {"args": value["args"]} if value.get("args") else {}
     if key == "env.agent_options" and value.get("workspace"):
         return {**value, "workspace": Path(value["workspace"]).name}
@@ -61,7 +63,7 @@ def _normal(key: str, value: Any) -> Any:
 
 
 def asks_the_same(one: Flat, other: Flat) -> bool:
-    """Would two configs send the same requests? The settings for scoring are not compared."""
+    """True if two configs would send the same requests. The settings for scoring are not compared."""
     first, second = (relevant(flat) | {key: flat.get(key) for key in _DATA} for flat in (one, other))
     return bool(one) and all(first[key] == second[key] for key in (first.keys() & second.keys()) - _SCORING)
 

@@ -22,7 +22,7 @@ class Settings(Options):
     margin: float | None = Field(default=None, ge=0, le=1)
     """The drop of the score that a check still allows (0 to 1)."""
     budget: float | None = Field(default=None, gt=0)
-    """Dollars that one check may spend."""
+    """The maximum number of dollars that one check may spend."""
     max_items: int | None = Field(default=None, ge=1)
     """The maximum number of items that a check measures."""
     split: str | None = None

@@ -21,7 +21,8 @@ RETIRED = {
     "gradient.samples": "remove the key; there is one request per minibatch",
     "train.speculate": "remove the key; the next rollouts begin as soon as the gate's verdict is certain",
 }
-"""The remedy by retired key. A config with such a key is refused, except with the value in FORMER_DEFAULTS."""
+"""What to do instead of each retired key. A config with such a key is refused, except if the value is that in
+FORMER_DEFAULTS."""
 RETIRED_MODELS = {"sim:player": "the simulated player of games is no longer part of SkillOpt; choose another model"}
 FORMER_DEFAULTS = {
     "evaluation.gate_mixed_weight": 0.5,
@@ -38,4 +39,4 @@ FORMER_DEFAULTS = {
     "gradient.samples": 1,
     "train.speculate": False,
 }
-"""Values of retired keys that change nothing. A config with such a value can still be read."""
+"""The value of each retired key that changes nothing. A config in which the key has this value can still be read."""

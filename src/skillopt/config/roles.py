@@ -1,7 +1,7 @@
 """Settings of a role's model: the longest reply, the most calls at once, whether it is deterministic.
 
-`models.targets` and `models.optimizers` have such settings by model or provider. So another `--target_model` with the
-same file does not use the settings of the earlier model. They override keys of the file for all models
+`models.targets` and `models.optimizers` have such settings by model or provider. So `--target_model` with a different
+model does not use the settings of the file's model. These settings override the file's keys for all models
 (`models.target_max_tokens`, `hardware.workers`), but not values from the command line or from a caller.
 """
 
@@ -32,7 +32,7 @@ _OVERRULES = {
     "gradient.analyst_workers": (("optimizers", "workers"),),
     "hardware.call_timeout": (("targets", "call_timeout"), ("optimizers", "call_timeout")),
 }
-"""Keys for all models, each with the entries of `targets` and `optimizers` that an override of the key replaces."""
+"""Keys for all models. For each key: the entries of `targets` and `optimizers` that an override of the key replaces."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,9 +42,9 @@ class RoleSettings:
     model: str
     """The model as `provider:model`."""
     url: str
-    """Base URL of the endpoint; empty: the provider's own."""
+    """Base URL of the endpoint; empty: the provider's usual URL."""
     key_name: str
-    """The environment variable with the API key; empty: the provider's usual one."""
+    """The environment variable with the API key; empty: the provider's usual variable."""
     temperature: float | None
     reasoning_effort: str
     rpm: int | None
@@ -56,7 +56,7 @@ class RoleSettings:
     call_timeout: float
     """Seconds until a call without an answer is ended and retried."""
     deterministic: bool | None
-    """True if the same request always gets the same reply. None: the model's own declaration counts."""
+    """True if the same request always gets the same reply. None: as the model itself declares."""
 
 
 def role_settings(config: Config, role: str) -> RoleSettings:
@@ -100,7 +100,8 @@ def flat_name(dotted: str) -> str:
 
 
 def in_use(flat: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """A flat config in which the matching entries of `targets` and `optimizers` replace the keys for all models."""
+    """Return a flat config in which the entries of `targets` and `optimizers` for its models replace the keys for all
+    models."""
     found = dict(flat)
     for role, table in _TABLES.items():
         entries = cast("dict[str, dict[str, JsonValue]]", found.pop(f"models.{table}", None) or {})

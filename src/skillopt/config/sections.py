@@ -21,7 +21,8 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
     "cosine": lambda progress: (1 + math.cos(math.pi * progress)) / 2,
     "linear": lambda progress: 1 - progress,
 }
-"""Schedules by name. Each maps progress (0 to 1) to the rate's position between its lowest (0) and full value (1)."""
+"""Schedules by name. Each maps progress (0 to 1) to the learning rate's position: 0 is its lowest value, 1 its full
+value."""
 AUTO = "auto"
 """The value of `lr_scheduler` with which the run chooses its schedule; training/schedule.py has the rule."""
 GATES = {"paired": "skillopt.training.gates.paired:paired_gate", "strict": "skillopt.training.gates.strict:strict_gate"}
@@ -32,7 +33,7 @@ TRACKERS = ("tensorboard", "mlflow", "wandb", "otel")
 
 
 def rounded(rate: float) -> int:
-    """The number of edits for a learning rate, which may be a fraction."""
+    """The number of edits that a learning rate allows; the rate may be a fraction."""
     return math.floor(rate + 0.5)
 
 
@@ -44,7 +45,7 @@ def _one_of(name: str, ours: Iterable[str], kind: str) -> str:
 
 
 def attribute_docs(cls: type) -> dict[str, str]:
-    """The docstrings of a class's fields, by field. Reading the source only on demand keeps imports fast."""
+    """The docstrings of a class's fields, by field. The source is read only on demand, to keep imports fast."""
     import ast
 
     body = ast.parse(inspect.getsource(cls)).body[0].body  # type: ignore[attr-defined]
@@ -102,14 +103,15 @@ class OptimizerConfig(Section):
     run has 16 steps or more and the initial skill has fewer than 200 tokens, else constant), cosine, linear, constant
     (only steps that are not accepted lower the rate), or the name of an entry point of the group skillopt.schedules."""
     reject_decay: float = Field(default=0.8, gt=0, le=1)
-    """The factor that lowers the rate at a rejected or indecisive step; an accepted step undoes one such decrease."""
+    """A rejected or indecisive step multiplies the learning rate by this factor; an accepted step undoes one
+    decrease."""
     use_slow_update: bool = True
     """true: at the end of each epoch, compare the skills of two epochs and write guidance into the protected region."""
     slow_update_samples: int = Field(default=20, ge=1)
     """The number of training items on which the slow update compares the skills of two epochs."""
     slow_update_gate: Literal["keep", "strict"] = "keep"
-    """The rule for guidance. keep: guidance must not lower the validation score; strict: guidance must raise the
-    validation score. Under both rules, validation items that earlier guidance solved must not score lower in sum."""
+    """The rule for guidance. keep: guidance must not lower the validation score; strict: guidance must raise it. Under
+    both rules, the total score of the validation items that earlier guidance solved must not fall."""
     use_meta_skill: bool = True
     """true: at the end of each epoch, write notes for the optimizer. These notes never enter the skill."""
     rejected_buffer: int = Field(default=32, ge=0)
@@ -196,7 +198,7 @@ class EvaluationConfig(Section):
     use_gate: bool = True
     """true: accept a candidate only if its validation score is higher than the current skill's. false is refused."""
     metric: Literal["hard", "soft", "mixed"] = "hard"
-    """The score that counts. hard: 0 or 1 per task; soft: 0 to 1 per task; mixed: the mean of hard and soft."""
+    """The score that is used. hard: 0 or 1 per task; soft: 0 to 1 per task; mixed: the mean of hard and soft."""
     gate: str = "paired"
     """The gate: strict, paired, or an entry point of the group skillopt.gates. strict: accept a candidate if its
     validation score is higher than the current skill's. paired: fresh samples of both skills, on the items on which
@@ -213,9 +215,9 @@ class EvaluationConfig(Section):
     indecisive."""
     floors: dict[str, float] = {}
     """Limits that every accepted candidate must keep: {"type:refund": 0.8, fall: 0.1, refusals: 0.02, tokens: 500}.
-    type:NAME: the least score of a task type; fall: the most that the score of any type may fall; refusals: the largest
-    share of tasks that the endpoint may refuse; cost (dollars), tokens, turns, seconds: the most that a task may take,
-    as the mean over the validation tasks."""
+    type:NAME: the minimum score of a task type; fall: the maximum fall of any type's score; refusals: the maximum share
+    of tasks that the endpoint may refuse; cost (dollars), tokens, turns, seconds: the maximum mean per validation
+    task."""
     test: bool = True
     """true: measure the initial and the best skill on the test split at the end. false: leave the test split unread;
     the same command with true measures them later."""
@@ -316,8 +318,8 @@ class ModelsConfig(Section):
     judge_max_tokens: int = Field(default=2000, ge=1)
     """The maximum number of tokens of the judge's reply."""
     judge_deterministic: bool | None = None
-    """true if the same request to the judge always gets the same reply; null: the provider's usual value. A judge
-    whose grades varied in its calibration always counts as noisy."""
+    """true if the same request to the judge always gets the same reply; null: the provider's usual value. A judge whose
+    grades varied in its calibration is always treated as noisy."""
     judge_reasoning_effort: Effort = ""
     """The judge's reasoning effort, if it is a reasoning model; empty: the endpoint's default."""
     judge_key_name: str = ""
@@ -346,7 +348,7 @@ class EnvConfig(Section):
     task: str = ""
     """A description of the tasks in a sentence or two, for the optimizer; empty: the env's own description."""
     benchmark: str = ""
-    """Name of the folder in output_root that gets the runs; empty: the env's name."""
+    """Name of the folder in output_root in which the runs are stored; empty: the env's name."""
     split_dir: str = ""
     """Folder with train/, val/ and test/, each with items.json, items.jsonl or items.csv."""
     data: str = ""
@@ -387,8 +389,8 @@ class HardwareConfig(Section):
     workers: int = Field(default=8, ge=1)
     """The maximum number of target calls at the same time; a local: model has at most one per core."""
     executor: Literal["local", "processes", "ray"] = "local"
-    """What does and scores the tasks. local: the process of the run; processes: other processes of this machine, at
-    most one per core; ray: a Ray cluster. The process of the run always makes the model calls."""
+    """Where tasks are done and scored. local: in the process of the run; processes: in other processes of this machine,
+    at most one per core; ray: on a Ray cluster. Model calls are always made by the process of the run."""
     ray_address: str = ""
     """The address of the Ray cluster. auto: the cluster that this machine is part of; empty: start a cluster on this
     machine."""
@@ -401,7 +403,7 @@ class HardwareConfig(Section):
     """Seconds after the first try of a call during which it may be retried. If an endpoint asks for a longer wait
     (Retry-After), the run stops at once and can be continued later."""
     vllm_url: str = ""
-    """Base URL for vllm: models, unless a role has its own."""
+    """Base URL for vllm: models, unless a role has its own URL."""
     azure_endpoint: str = ""
     """Base URL for azure: models, https://<resource>.openai.azure.com."""
     azure_api_version: str = "2024-10-21"
@@ -421,7 +423,7 @@ class Price(Section):
 
 class BudgetConfig(Section):
     max_usd: float | None = Field(default=None, gt=0)
-    """Dollars after which the run stops; needs a price for every model."""
+    """Dollars after which the run stops; this limit needs a price for every model."""
     max_calls: int | None = Field(default=None, ge=1)
     """Model calls after which the run stops."""
     max_tokens: int | None = Field(default=None, ge=1)

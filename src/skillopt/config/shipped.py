@@ -11,7 +11,7 @@ ROOTS = (_PACKAGE / "_shipped", _PACKAGE.parent.parent)
 
 
 def is_there(path: Path) -> bool:
-    """Does the path exist? False for a name that no file can have (too long, or with a zero byte)."""
+    """True if the path exists. False also for a name that no file can have (too long, or with a zero byte)."""
     try:
         return path.exists()
     except (OSError, ValueError):
@@ -23,7 +23,7 @@ def is_file(path: Path) -> bool:
 
 
 def shipped(path: str | Path) -> Path:
-    """The path if it exists; else the package's own file of that name (`configs/sim/default.yaml`)."""
+    """The path if it exists; else the file of that name that comes with the package (`configs/sim/default.yaml`)."""
     given = Path(path)
     if (
         is_there(given)

@@ -35,8 +35,8 @@ CALIBRATION = "judge_calibration.json"
 _CODE = ("env.name", "env.scoring", "env.agent")
 """Keys with values of the form `file.py:name`; the file may be next to the config."""
 _DEEPEST, _MOST = 50, 200_000
-"""The maximum number of levels and the most values of a config. A config with more is a mistake, or an alias contains
-itself."""
+"""The maximum number of levels of a config, and the maximum number of its values. A config with more is a mistake, or
+an alias in it contains itself."""
 _LONGEST_NUMBER = 100
 """The maximum number of characters of a number in a config."""
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
@@ -44,8 +44,8 @@ _HALF = re.compile(r"[\ud800-\udfff]")
 
 
 class Loader(yaml.SafeLoader):
-    """A YAML loader that refuses deep nesting and long numbers (`1:30:00` is a number to the base 60), because PyYAML
-    would need a time that grows with their square."""
+    """A YAML loader that refuses deep nesting and long numbers (`1:30:00` is a number to the base 60): the time that
+    PyYAML needs for them grows with the square of their depth or length."""
 
     def fetch_flow_collection_start(self, token: type[yaml.Token]) -> None:
         if self.flow_level >= _DEEPEST:
@@ -59,7 +59,8 @@ class Loader(yaml.SafeLoader):
 
 
 def parse_yaml(text: str) -> Any:
-    """Parse YAML into plain values. Any problem raises ValueError, also an impossible date or endless nesting."""
+    """Parse YAML into plain values. Raises ValueError for any problem, such as an impossible date or endless
+    nesting."""
     try:
         value = yaml.load(text, Loader)  # noqa: S506 - a safe one
     except RecursionError:
@@ -87,8 +88,8 @@ def check_values(tree: Any) -> None:
 
 
 def read_tree(path: Path, above: tuple[Path, ...], check: Callable[[Path], None] | None = None) -> dict[str, JsonValue]:
-    """The values of a config file and, for keys that it lacks, those of its `_base_` files. `check` raises for a file
-    that must not be read."""
+    """Return the values of a config file and, for keys that the file lacks, the values of its `_base_` files. `check`
+    is a function that raises for a file that must not be read."""
     path = shipped(path)
     if check:
         check(path)
@@ -125,8 +126,8 @@ def add_calibration(tree: dict[str, JsonValue], folder: Path) -> None:
 
 
 def yaml_trouble(error: Exception) -> str:
-    """The problem in a YAML file and its position. The line itself is not shown, because it may contain part of a
-    key that redaction does not recognise."""
+    """The problem in a YAML file and its position. The line itself is left out: it may contain part of a secret key,
+    which redaction would not recognise."""
     mark = getattr(error, "problem_mark", None)
     if mark is None:
         return f"a value is not valid ({type(error).__name__})"
@@ -212,8 +213,8 @@ def override(tree: dict[str, JsonValue], text: str) -> None:
 
 
 def _override_value(keys: list[str], raw: str) -> Any:
-    """The value of an override. For a key with text values it is the text itself without quotes (`claude-code:`,
-    `Answer: yes`); a command may also be a list. For any other key it is parsed as YAML."""
+    """The value of an override. For a key with text values, the value is the text itself without quotes
+    (`claude-code:`, `Answer: yes`); a command may also be a list. For any other key, the text is parsed as YAML."""
     from skillopt.config.config import Config
 
     section = Config.model_fields.get(keys[0])
@@ -229,7 +230,7 @@ def _override_value(keys: list[str], raw: str) -> Any:
 
 
 def name_command(tree: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """If the config has a command line, set `target_model` to the command's name, for prices, plans and reports."""
+    """If a command line is the target, set `target_model` to the command's name, for prices, plans and reports."""
     env, models = tree.get("env"), tree.get("models", {})
     words = _words(env.get("command")) if isinstance(env, dict) else []
     if not words or not isinstance(models, dict):
@@ -241,13 +242,14 @@ def name_command(tree: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def _say_renamed(old: str) -> None:
-    """Warn if a key has an old name. Names that only moved to another section (train.lr_scheduler) need no warning."""
+    """Warn if a key has an old name. If only its section is old (train.lr_scheduler), do not warn."""
     if old in _RENAMED:
         warnings.warn(f"{old} is now {_RENAMED[old]}", FutureWarning, stacklevel=3)
 
 
 def move_keys(tree: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Rename keys with old names, and move keys to their section. Retired keys that change something are refused."""
+    """Rename keys with old names, and move keys to their section. Refuse retired keys whose value would change
+    something."""
     out = {name: dict(keys) if isinstance(keys, Mapping) else keys for name, keys in _short_forms(tree).items()}
     if isinstance(models := out.get("models"), dict):
         out["models"] = flat_keys(models)

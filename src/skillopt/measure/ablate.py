@@ -51,8 +51,8 @@ async def ablate(
     listeners: Sequence[Listener] = (),
 ) -> Ablation:
     """Measure the best version, and that version without each of its rules. Results are stored, also if a budget ends
-    the ablation; the same call again measures only what is missing. The ablation has its own journal and its own count
-    for the budget.
+    the ablation; if the call is repeated, only what is missing is measured. The ablation has its own journal, and the
+    budget applies to the ablation alone.
     """
     skill, version = best_version(run)
     units = list(units_of(skill))
@@ -153,8 +153,8 @@ class _Variants:
             self.ctx.emit(done)
 
     async def measure_together(self, verdict: str, units: Sequence[Unit]) -> list[AblatedPart]:
-        """Measure the skill without all rules that have this verdict. If two rules say the same, leaving out one of
-        them changes nothing, and small effects are only clear together."""
+        """Measure the skill without any of the rules that have this verdict. This finds two rules that say the same
+        (leaving out one of them changes nothing), and small effects, which are clear only in sum."""
         chosen = [unit for unit in units if (row := self.row(unit)) and row.verdict == verdict]
         if len(chosen) < 2:
             return []
@@ -188,7 +188,7 @@ class _Variants:
         return fmean(means) if means else None
 
     def row(self, unit: Unit) -> AblatedPart | None:
-        """The worth of a rule; None if it was not measured. Items that the endpoint refused do not count."""
+        """The worth of a rule; None if it was not measured. Items that the endpoint refused are ignored."""
         with_it, without = self.values.get(self.skill.hash), self.values.get(unit.without.hash)
         if with_it is None or without is None:
             return None
@@ -212,7 +212,7 @@ class _Variants:
 
 
 def _ranked(rows: Sequence[AblatedPart], together: Sequence[AblatedPart]) -> tuple[AblatedPart, ...]:
-    """The parts, the most valuable first. Parts that matter only together get the verdict `together`."""
+    """Return the rules, the most valuable first. Rules that matter only together get the verdict `together`."""
     names = {name for group in together if group.verdict == "earns" for name in group.names or ()}
     named = [row.model_copy(update={"verdict": "together"}) if row.name in names else row for row in rows]
     return tuple(sorted(named, key=lambda row: (-row.worth, row.tokens, row.name)))

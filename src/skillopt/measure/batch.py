@@ -13,7 +13,7 @@ from skillopt.record.source import Source
 _WORST_FIRST = (1, 2, 3, 4, 0)
 """Exit codes of a check of several skills, by priority: first `worse`, then reasons why there is no verdict."""
 Measure = Callable[[], CheckResult]
-"""Runs one check. Raises UserError, errors of endpoints, and Stopped."""
+"""A function that runs one check. It may raise UserError, errors of endpoints, and Stopped."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
 """`skillopt judge calibrate`: compares a judge with people's grades of the same answers.
 
-Each answer is judged several times, with a different label each time, to see whether the judge's grades vary. The
-first judgement is compared with the person's grade, because a training would have used that judgement.
+Each answer is judged several times, with a different label each time, to see whether the judge's grades vary. Only the
+first judgement is compared with the person's grade, because a training judges each answer once.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from skillopt.training.judging import judge_model
 from skillopt.training.session import check_prices
 
 LEAST = 10
-"""The least number of graded answers for a calibration."""
+"""The minimum number of graded answers for a calibration."""
 _SHOWN = 5
 """The maximum number of disagreements in the record."""
 _WORDS = {"pass": 1.0, "fail": 0.0, "true": 1.0, "false": 0.0}
@@ -80,7 +80,7 @@ async def calibrate(
     models: dict[str, ChatModel] | None = None,
 ) -> JudgeCalibration:
     """Judge every graded answer `repeats` times, and write the record to `out`. Replies are stored in a journal below
-    env.output_root; the same command again requests only what is missing."""
+    env.output_root; if the command is repeated, only what is missing is requested."""
     options = judge_options(config.env)
     if options is None:
         raise UserError("env.scoring: there is no judge to calibrate; set env.scoring to judge (docs/judge.md)")
@@ -151,7 +151,7 @@ async def _judged(caller: Caller, number: int, each: GradedAnswer, options: Judg
 
 
 class _Asker:
-    """Asks the judge. Every call has a different label, so no earlier reply is used again."""
+    """Asks the judge. Each call has a different label, so that it gets a fresh reply."""
 
     def __init__(self, caller: Caller, label: str) -> None:
         self._caller, self._label, self._asked = caller, label, 0
@@ -200,13 +200,13 @@ def calibration_record(
 
 
 def length_bias(judged: Sequence[JudgedAnswer]) -> LengthBias:
-    """Measure how the judge's excess over people's grades depends on the length of the answer."""
+    """Measure how the length of an answer changes by how much the judge's grade is above the person's grade."""
     ordered = sorted(judged, key=lambda each: (len(each.graded.output), each.graded.item.id))
     half = len(ordered) // 2
     short, long = ([each.excess for each in part] for part in (ordered[:half], ordered[len(ordered) - half :]))
     low, high = bootstrap(short), bootstrap(long)
     difference = fmean(long) - fmean(short)
-    spread = sqrt(((low[1] - low[0]) / 2) ** 2 + ((high[1] - high[0]) / 2) ** 2)  # two independent halves
+    spread = sqrt(((low[1] - low[0]) / 2) ** 2 + ((high[1] - high[0]) / 2) ** 2)  # the two halves are independent
     lengths = [float(len(each.graded.output)) for each in judged]
     return LengthBias(
         correlation=spearman(lengths, [each.excess for each in judged]),
@@ -216,7 +216,8 @@ def length_bias(judged: Sequence[JudgedAnswer]) -> LengthBias:
 
 
 def position_bias(samples: Sequence[Judgement]) -> PositionBias:
-    """Count the pairs whose winner depends on their order. `samples` has one (independent) judgement per answer."""
+    """Count the pairs of answers whose winner depends on their order. `samples` has one (independent) judgement per
+    answer."""
     orders = [sample.preferred for sample in samples if sample.preferred]
     first, second = orders.count(("first", "first")), orders.count(("second", "second"))
     p = min(1.0, 2 * sign_test(max(first, second), min(first, second)))

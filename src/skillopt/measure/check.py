@@ -53,7 +53,7 @@ async def check(
     models: dict[str, ChatModel] | None = None,
     listeners: Sequence[Listener] = (),
 ) -> CheckResult:
-    """Check a skill against another, and write the verdict with its evidence to `check.json`. Rollouts of an earlier
+    """Check a skill against a base, and write the verdict with its evidence to `check.json`. Rollouts of an earlier
     check are not paid for again."""
     async with both_measured(config, question, env=env, models=models, listeners=listeners) as done:
         session, trial = done.session, done.trial
@@ -76,7 +76,7 @@ async def both_measured(
     models: dict[str, ChatModel] | None = None,
     listeners: Sequence[Listener] = (),
 ) -> AsyncIterator[PairMeasurement]:
-    """Roll out both skills until the verdict is sure, or as many times as the question says."""
+    """Roll out both skills as many times as the question says; without a number, until the verdict is sure."""
     check_split(question.split)
     kind = "comparisons" if question.repeats else "checks"
     root = Path(config.env.output_root) / kind
@@ -96,7 +96,7 @@ async def both_measured(
 
     if is_private(config.env.private, config.env.output_root):
         make_folder(root, private=True)
-    shared = root / "journal.sqlite"  # checks against the same base pay for it once
+    shared = root / "journal.sqlite"  # rollouts of the base are paid for once, in all checks against it
     async with measuring_session(
         config, folder, env=env, models=models, listeners=listeners, shared_journal=shared
     ) as session:
@@ -142,13 +142,14 @@ def _chosen(items: list[Item], question: Question) -> list[Item]:
 
 
 def in_order(items: Sequence[Item], seed: int) -> list[Item]:
-    """The items in a random order that depends only on the seed. Items keep their order if other items are added."""
+    """The items in a random order that depends only on the seed. If items are added, the order of the earlier items
+    stays."""
     return sorted(items, key=lambda item: hashlib.sha256(f"check/{seed}/{item.id}".encode()).digest())
 
 
 @dataclass
 class _Bench:
-    """Rolls out both skills on the samples that a trial asks for."""
+    """Makes the rollouts of both skills that a trial asks for."""
 
     ctx: Context
     items: dict[str, Item]
@@ -186,8 +187,8 @@ class _Bench:
         return values
 
     async def _one(self, ask: Ask, number: int) -> Trajectory | RolloutError:
-        """Roll out one item. The label names the side, so a skill that was lucky in its check is measured again when
-        it is the base."""
+        """Roll out one item. The label of the rollout names the side (skill or base). So a skill that was lucky in its
+        own check is measured again when it is the base of a later check."""
         item = self.items[ask.item_id]
         return await roll_out_one(self._skill(ask), item, self.ctx, tag=self._tag(ask), number=number, stage="check")
 
@@ -203,7 +204,7 @@ class _Bench:
 
 
 def since(before: Spent, after: Spent) -> Spent:
-    """The cost between two counts of the costs of a folder."""
+    """The cost that a folder had between two counts of its costs."""
     usd = None if before.usd is None or after.usd is None else after.usd - before.usd
     calls, tokens = after.calls - before.calls, after.tokens - before.tokens
     return after.model_copy(update={"calls": calls, "tokens": tokens, "usd": usd})

@@ -66,7 +66,7 @@ class Question:
     """The ids of the items to measure; empty for all items."""
     max_items: int | None = None
     repeats: int | None = None
-    """The number of times that both skills do every item, in a comparison; None for a check, which may end early."""
+    """In a comparison: how often both skills do every item. None for a check, which may end early."""
 
     @property
     def same_text(self) -> bool:
@@ -75,7 +75,7 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """One rollout with one of the two skills, and its usage."""
+    """One rollout with one of the two skills, and the rollout's tokens and seconds."""
 
     side: str
     trajectory: Trajectory
@@ -92,7 +92,7 @@ def check_result(
     refused: Mapping[str, Mapping[str, str]],
     spent: Spent,
 ) -> CheckResult:
-    """Make the result of a check. Items that the endpoint refused for either skill do not count."""
+    """Make the result of a check. Items that the endpoint refused for either skill are ignored."""
     measured, metric = set(trial.measured), config.evaluation.metric
     counting = [sample for sample in samples if sample.trajectory.item_id in measured]
     means = {side: means_of(counting, side, metric) for side in SIDES}
@@ -163,7 +163,8 @@ def sentence(result: CheckResult) -> str:
 
 
 def items_needed(trial: Trial) -> int | None:
-    """About how many items would show "no worse" for two equal skills, at the measured noise; None if no number can."""
+    """The approximate number of items that would show "no worse" for two equal skills, at the measured noise; None if
+    no number of items would."""
     rounds = max(1, min((len(trial.pairs[item]) for item in trial.measured), default=1))
     if not trial.margin or not trial.measured:
         return None
@@ -193,7 +194,7 @@ def _score(means: Mapping[str, float]) -> ScoreWithInterval:
 
 
 def _takes(samples: Sequence[Sample], side: str, config: Config, refused: int) -> SideTakes:
-    """The mean costs of one task on one side; dollars are None if the price is unknown."""
+    """The mean costs of one task with one of the two skills; dollars are None if the price is unknown."""
     rollouts = [sample for sample in samples if sample.side == side]
     price = price_of(config.models.target_model, config.budget.prices)
     costs = [_cost(sample.usage, price) for sample in rollouts]
@@ -221,7 +222,8 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _changed(samples: Sequence[Sample], trial: Trial, metric: str) -> tuple[ChangedItem, ...]:
-    """The items on which the two skills differ, losses first, with the sample of each side that shows it best."""
+    """The items on which the two skills differ, losses first. Each item has the sample of each skill that shows the
+    difference best."""
     means = {side: means_of(samples, side, metric) for side in SIDES}
     least = 0.5 if metric == "hard" else EPSILON
     changed = []

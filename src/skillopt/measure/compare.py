@@ -1,4 +1,4 @@
-"""Compares two skills on the same items, each item equally often: a check without an early end."""
+"""Compares two skills on the same items. Both skills do each item equally often, without an early end."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ WORDS = ("initial", "best")
 
 
 def find_skill(name: str, config: Config, run: Path | None, env: Env | None = None) -> tuple[Skill, Path]:
-    """Find a skill and its path: `initial` or `best` of a run (by default the config's run), or as in `skill_named`."""
+    """Find a skill and its path. The name is `initial` or `best` of a run (by default the config's run), or a name for
+    `skill_named`."""
     if name not in WORDS:
         return skill_named(name)
     if run is None:
@@ -153,7 +154,7 @@ def _verdict(checked: CheckResult, differing: int, always: MajorityScore | None,
         before=base, after=skill, tasks=checked.measured, split=checked.split, interval=checked.difference_interval
     )
     word: Word = "cannot tell" if checked.verdict == "better" and gain.word != "better" else checked.verdict
-    unsure = word == "cannot tell"  # even if only these items got better, the interval contains zero
+    unsure = word == "cannot tell"  # also if the test says better, but the interval contains zero
     return say(
         word,
         named_figures(gain, checked.base.where, checked.skill.where),
@@ -175,7 +176,7 @@ def _means(done: PairMeasurement) -> dict[str, tuple[float, float]]:
 
 
 def _lists(done: PairMeasurement) -> ItemLists:
-    """The items by which side solves them. A side solves an item if at least half of its samples are right."""
+    """The items by which of the skills solved them. Solved means: at least half of the skill's samples are right."""
     solved: dict[str, dict[str, list[float]]] = {"base": {}, "skill": {}}
     for sample in done.samples:
         solved[sample.side].setdefault(sample.trajectory.item_id, []).append(sample.trajectory.score.hard)
@@ -190,7 +191,7 @@ def _lists(done: PairMeasurement) -> ItemLists:
 
 
 def names_of(a: Path | None, b: Path | None) -> tuple[str, str]:
-    """Readable names of two skills: `initial`, `best` or the file's name; with the folder if the names are equal."""
+    """Names of two skills for people: `initial`, `best` or the file's name; if both are equal, the folder is added."""
     plain = [_plain_name(path) for path in (a, b)]
     if a == b and plain[0]:
         return plain[0], f"{plain[0]} again"

@@ -33,7 +33,8 @@ async def evaluate(
     listeners: Sequence[Listener] = (),
     out: Path | None = None,
 ) -> EvalSummary:
-    """Measure a skill on a split, and write the scores to `eval_summary.json`. Continues an interrupted evaluation."""
+    """Measure a skill on a split, and write the scores to `eval_summary.json`. An interrupted evaluation is
+    continued."""
     check_split(split)
     started = time.monotonic()
     metric = config.evaluation.metric
@@ -97,8 +98,8 @@ def _by_type(trajectories: list[Trajectory], metric: str) -> dict[str, TypeScore
 
 
 def note_read(who: str, skill_path: Path | None, folder: RunDirectory, items: int, score: float) -> int:
-    """Record a use of the test split in the folder of the run that the skill is from; else in `folder`. Returns the
-    number of uses so far."""
+    """Record a use of the test split in the folder of the run that the skill is from; if it is from no run, in
+    `folder`. Return the number of uses so far."""
     log = folder.test_reads
     for parent in list(skill_path.resolve().parents)[:2] if skill_path else []:
         if (parent / "patch_log.jsonl").exists():

@@ -24,7 +24,7 @@ class CellChange:
 
     @property
     def worse(self) -> bool:
-        """Does the new word have a lower rank? A cell without a verdict is neither better nor worse."""
+        """True if the new word has a lower rank than the recorded word. False if the cell has no verdict."""
         old, new = self.before.rank if self.before else None, self.after.rank
         return old is not None and new is not None and new < old
 
@@ -77,16 +77,17 @@ def _word(outcome: CheckOutcome, recorded: float | None) -> tuple[str, str]:
 
 
 def _fell(result: CheckResult, recorded: float) -> bool:
-    """Is the score lower than the recorded score by more than the margin, and is the recorded score above the
-    interval?"""
+    """True if the new score is lower than the recorded score by more than the margin, and the recorded score is above
+    the interval of the new score."""
     now = result.scores.skill
     high = now.interval[1] if now.interval else 1.0
     return recorded - now.score > result.margin + 1e-9 and recorded > high
 
 
 def _pruned(outcome: CheckOutcome) -> Pruning | None:
-    """The result of pruning this text with this target, if a run in the output folder has such a result."""
-    body = Skill(outcome.skill.document.body.lstrip("\n"))  # the text of an exported skill, as it is in its run
+    """The result of pruning a skill with this text for this target; None if no run in the output folder has such a
+    result."""
+    body = Skill(outcome.skill.document.body.lstrip("\n"))  # an export adds front matter to the run's skill
     same = {outcome.skill.skill.hash, body.hash}
     for path in sorted(Path(outcome.output_root).glob("*/*/pruned/prune.json")) if outcome.output_root else ():
         try:
@@ -100,7 +101,8 @@ def _pruned(outcome: CheckOutcome) -> Pruning | None:
 
 
 def changes(recorded: Matrix | None, now: Matrix) -> list[CellChange]:
-    """The cells whose word differs from the recorded word. A cell without a verdict does not count as changed."""
+    """The cells that are new or whose word differs from the recorded word. If a recorded cell now has no verdict, it is
+    left out."""
     rows = [
         CellChange(before=recorded.cell(cell.skill, cell.target) if recorded else None, after=cell)
         for cell in now.cells
@@ -111,7 +113,7 @@ def changes(recorded: Matrix | None, now: Matrix) -> list[CellChange]:
 
 
 def merged(recorded: Matrix | None, now: Matrix) -> Matrix:
-    """The matrix to record: the cells with a new verdict, and the earlier cells without one."""
+    """The matrix to record: each new cell that has a verdict or no earlier cell; else the earlier cell."""
     old = recorded.cells if recorded else ()
     known = {(cell.skill, cell.target): cell for cell in old}
     for cell in now.cells:

@@ -1,7 +1,7 @@
 """Probes whether there is anything to learn, before a training is paid for.
 
-The target does a dozen training tasks: four times with the initial skill, and once with the form of the answer shown
-below the skill. Tasks of the validation and test split are not used.
+The target does a dozen training tasks: four times with the initial skill, and once with the skill followed by a
+sentence that shows the form of the answer. Tasks of the validation and test split are not used.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ from skillopt.training.rollout import failed, roll_out_all, scored
 
 ITEMS, SAMPLES = 12, 4
 TEMPERATURE = 0.7
-"""The temperature of the samples after the first, if the config's temperature is 0 or not set."""
+"""The temperature of all samples except the first, if the config's temperature is 0 or not set."""
 SOLVED, FORM = 0.95, 0.9
-"""The lowest shares of right replies for the findings `nothing to learn` and `form only` (assumed)."""
+"""The lowest share of right replies for the finding `nothing to learn`, then the lowest share for `form only`
+(assumed)."""
 LOST = 0.5
-"""The least share of unusable replies for the finding `this target cannot`, if no task is solved (assumed)."""
+"""If no task is solved: the lowest share of unusable replies for the finding `this target cannot` (assumed)."""
 _SHOWN = 3
-"""The number of answers that show the form."""
+"""The maximum number of answers that a request shows as examples of the form."""
 _LONGER, _SLACK = 3, 20
 """An answer has the wrong form if it is longer than 3 times the longest training answer plus 20 characters."""
 
@@ -52,7 +53,7 @@ async def probe(
     models: dict[str, ChatModel] | None = None,
     listeners: Sequence[Listener] = (),
 ) -> Probe:
-    """Run a probe, and write the finding to `probe.json`. The same probe again costs nothing."""
+    """Run a probe, and write the finding to `probe.json`. If the same probe is repeated, it costs nothing."""
 
     def folder(env: Env) -> Path:
         return probe_folder(config, env, skill, items=items, samples=samples)
@@ -103,7 +104,8 @@ async def probe(
 
 
 def probe_folder(config: Config, env: Env, skill: Skill, *, items: int = ITEMS, samples: int = SAMPLES) -> Path:
-    """The folder of a probe. It depends on all that may change the result: the config, the tasks and the skill."""
+    """The folder of a probe. Its name depends on everything that may change the result: the config, the tasks and the
+    skill."""
     chosen = [item.model_dump(mode="json") for item in chosen_items(config, env, items)]
     form = answer_form(env, chosen_items(config, env, items))
     identity = {"config": config.identity(), "items": chosen, "form": form, "skill": skill.hash, "samples": samples}
@@ -153,7 +155,7 @@ def with_form(skill: Skill, form: str) -> Skill:
 
 
 async def _ask(skill: Skill, items: Sequence[Item], ctx: Context, tag: str) -> tuple[list[Trajectory], dict[str, str]]:
-    """Take one sample of each item. Also returns the items without a score."""
+    """Take one sample of each item. Also return the items that have no score."""
     with ctx.timed("probe"):
         results = await roll_out_all(skill, items, ctx, tag=tag, stage="probe")
     return scored(results), {error.item_id: error.error for error in failed(results)}

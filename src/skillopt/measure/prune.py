@@ -32,7 +32,7 @@ from skillopt.tasks import using_env
 from skillopt.tasks.base import Env, is_noisy
 
 TRIALS = 5
-"""The default for the most shorter skills that are measured."""
+"""The default of the maximum number of shorter skills that are measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,13 +113,14 @@ async def prune(
 
 
 def _worthless(ablation: Ablation) -> list[str]:
-    """The rules whose removal does not lower the score, the most valuable first; of equal rules, the shortest first."""
+    """The rules whose removal does not lower the score, the most valuable first; of rules with the same worth, the
+    shortest first."""
     return [row.name for row in ablation.rows if row.worth <= 1e-9]
 
 
 @dataclass
 class _Trials:
-    """Compares shorter skills with the best skill. Each comparison gets an equal part of the allowed error."""
+    """Compares shorter skills with the best skill. The allowed error is divided equally among the comparisons."""
 
     run: RunDirectory
     session: MeasuringSession
@@ -185,8 +186,8 @@ def _sentence(result: Pruning) -> str:
 
 
 def _write(run: RunDirectory, shorter: Skill | None, result: Pruning) -> str:
-    """Write the folder `pruned` in one move, in place of an earlier one. Returns the path of the skill, or of the
-    record if there is no shorter skill."""
+    """Write the folder `pruned` in one move, in place of an earlier one. Return the path of the shorter skill; if there
+    is none, the path of the record."""
     draft = draft_of(run.pruned)
     draft.mkdir()
     place = run.pruned / ("skill" if shorter and shorter.is_package else "skill.md")

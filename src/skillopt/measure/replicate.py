@@ -73,7 +73,8 @@ def _row(seed: int, result: Result) -> ReplicatedRun:
 def report(rows: Sequence[ReplicatedRun], seeds: Sequence[int], spent: Spent) -> Replication:
     """Return the scores by seed, means with 95 % intervals, the share of seeds that improved, and the best seed.
 
-    An interval includes two causes: the seeds differ (Student's t), and all were measured on the same few tasks.
+    An interval allows for two kinds of chance: seeds differ (Student's t), and all seeds were measured on the same few
+    tasks.
     """
     mean = {column: fmean(row.value(column) for row in rows) for column in COLUMNS}
     intervals = {column: _interval(column, rows) for column in COLUMNS}
@@ -94,8 +95,8 @@ def report(rows: Sequence[ReplicatedRun], seeds: Sequence[int], spent: Spent) ->
 
 
 def _interval(column: str, rows: Sequence[ReplicatedRun]) -> Interval | None:
-    """The 95 % interval of a column's mean. It is never narrower than that of a single run, because seeds that agree
-    say nothing about other tasks."""
+    """The 95 % interval of a column's mean. This interval is never narrower than that of a single run, because seeds
+    with equal scores say nothing about other tasks."""
     values = [row.value(column) for row in rows]
     mean, over_seeds = fmean(values), seeds_interval(values)
     half = over_seeds[1] - mean if over_seeds else 0.0
@@ -107,7 +108,7 @@ def _interval(column: str, rows: Sequence[ReplicatedRun]) -> Interval | None:
 
 
 def _verdict(gain: Gain, seeds: int, improved: float, spent: Spent) -> Sentence:
-    """The verdict over all seeds, on the held-out tasks."""
+    """The verdict on all seeds together, by their scores on the held-out tasks."""
     share = f"of which {round(improved * seeds)} improved"
     shown = f"{figures(gain)}, the mean of {seeds} seed{'' if seeds == 1 else 's'}, {share}"
     if gain.word == "cannot tell":

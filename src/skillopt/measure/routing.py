@@ -34,7 +34,8 @@ async def route(
     models: dict[str, ChatModel] | None = None,
     listeners: Sequence[Listener] = (),
 ) -> Routing:
-    """Measure the confusion matrix of a library, and write it to `routing.json`. Continues after an interruption."""
+    """Measure the confusion matrix of a library, and write it to `routing.json`. An interrupted measurement is
+    continued."""
     config = for_routing(config, library)
     done = await evaluate(config, Skill(""), split=split, models=models, listeners=listeners)
     folder = Path(done.path or "").parent

@@ -3,10 +3,11 @@
 This module makes no rollouts. `Trial.play` asks for samples and gets their scores, so the check, the tests and the
 simulations of bench/check.py share the same rules. The repeats are the paired gate's test.
 
-1. Screen. Both skills do the items in a fixed random order, once each, in blocks. The check ends if the difference is
+1. Screen. Both skills do each item once, in a fixed random order and in blocks. The check ends if the difference is
    already clear.
-2. Repeats. If a noisy target differs on an item, both skills do it again; only these fresh samples decide.
-3. Rounds. To show "no worse" with a noisy target, both skills do every item again, as long as that can still decide.
+2. Repeats. With a noisy target, both skills repeat the items on which they differ; only these fresh samples decide.
+3. Rounds. To show "no worse" with a noisy target, both skills do every item once more, as long as that can still
+   decide.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ EPSILON = 1e-9
 _BLOCKS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768)
 """Numbers of items after which the screen may end; it may also end after the last item."""
 _SCREEN = 0.2
-"""The share of alpha for the screen of a noisy target; the rest is for the paired test."""
+"""The share of alpha that the screen of a noisy target uses; the paired test uses the rest."""
 _SURELY = 0.75
-"""The least difference between the means of an item's samples for which the item counts as changed."""
+"""An item is treated as changed if its mean scores under the two skills differ by at least this much."""
 _LEANS = 0.2
-"""The p-value below which the skill may be better. The check then continues although "no worse" is already sure."""
+"""If the p-value is lower, the skill may be better: the check continues although "no worse" is already sure."""
 _HOPELESS = 0.3
-"""The p-value above which the paired test stops, from the second round on, if both directions are above it."""
+"""From the second round on, the paired test stops if the p-values of both directions are above this limit."""
 _OPTIMISM = 0.5
-"""The standard errors that are added to the estimated difference when the check decides whether more rounds help."""
+"""The number of standard errors that are added to the estimated difference to decide whether more rounds would help."""
 
 
 @dataclass
@@ -48,10 +49,10 @@ class Trial:
     metric: str = "hard"
     margin: float = 0.05
     alpha: float = 0.05
-    """The largest probability that a change without effect is called better (half of it) or worse (half of it)."""
+    """The maximum probability of a false verdict on a change without effect: half is for `better`, half for `worse`."""
     max_repeats: int = 5
     fixed: int | None = None
-    """The number of samples of every item, without an early end; None: until the verdict is sure."""
+    """The number of samples of every item, without an early end; None: samples are taken until the verdict is sure."""
     pairs: dict[str, list[Pair]] = field(default_factory=dict)
     """Pairs of scores by item, in the order of the rounds: first the screen, then the paired test."""
     refused: set[str] = field(default_factory=set)
@@ -84,7 +85,7 @@ class Trial:
 
     @property
     def difference(self) -> float:
-        """The mean difference over the items. Items on which both skills agreed in the screen count as equal."""
+        """The mean difference over the items. It is 0 for an item on which both skills agreed in the screen."""
         items = self.measured
         return fmean(self._mean(item) for item in items) if items else 0.0
 
@@ -125,8 +126,8 @@ class Trial:
         return None
 
     def _look(self, looks: int, *, last: bool) -> Word | None:
-        """The verdict from the items so far; None if it is not sure. After the last item, a deterministic target needs
-        no test here."""
+        """The verdict from the items so far; None if it is not sure. After the last item, None for a deterministic
+        target: `_exact` decides."""
         self.looks += 1
         if last and not self.noisy:
             return None
@@ -143,13 +144,14 @@ class Trial:
         return "no worse" if self.difference <= 0 and (self._settled() or self._few_losses(looks)) else None
 
     def _settled(self) -> bool:
-        """Is the skill no worse, with a deterministic target, even if it fails all remaining items?"""
+        """True if the skill is no worse even if it fails all remaining items (with a deterministic target)."""
         left = [item for item in self.order if item not in self.pairs]
         total = math.fsum(self._mean(item) for item in self.measured) - len(left)
         return total >= -self.margin * (len(self.measured) + len(left)) - EPSILON
 
     def _few_losses(self, looks: int) -> bool:
-        """Are losses so few that, over all items, there are hardly more than the margin allows? (Hypergeometric)"""
+        """True if the losses so far are so few that the losses on all items hardly exceed the margin
+        (hypergeometric)."""
         if self.metric != "hard":
             return False
         seen, total = len(self.measured), len(self.order) - len(self.refused)
@@ -161,7 +163,7 @@ class Trial:
         return ways / math.comb(total, seen) <= self.alpha / looks
 
     def _exact(self) -> Word:
-        """The verdict with a deterministic target after all items, when more samples would change nothing."""
+        """The verdict after all items with a deterministic target, for which more samples would change nothing."""
         more = self.difference > self.margin + EPSILON and self._one_way(1)
         if more or (self.difference > EPSILON and _p(self._first()) <= self.alpha):
             return "better"
@@ -170,10 +172,10 @@ class Trial:
         return "worse" if self._one_way(-1) else "cannot tell"
 
     def _one_way(self, sign: int) -> bool:
-        """Did all changed items change in this direction, or more of them than chance explains?
+        """True if all changed items changed in this direction, or more of them did than chance explains.
 
-        Any rewording changes some items in both directions, even with a deterministic target. Then more wins than
-        losses are not enough for a verdict.
+        Any rewording changes some items in both directions, even with a deterministic target. So it is not enough for a
+        verdict that there are more wins than losses.
         """
         changes = [sign * self._mean(item) for item in self.measured]
         if self.metric == "hard":
@@ -209,7 +211,7 @@ class Trial:
     # 3. The rounds
 
     def _rounds(self) -> Samples[Word]:
-        """Sample every item equally often, so that luck does not select items."""
+        """Sample every item equally often: if luck chose the items, the difference would be biased."""
         done = 1
         while not self._shown(done):
             if done > self.max_repeats or not self._hope(done):
@@ -221,28 +223,28 @@ class Trial:
         return "no worse"
 
     def _shown(self, rounds: int) -> bool:
-        """Do this many rounds show that the difference is above minus the margin?"""
+        """True if this many rounds show that the difference is above minus the margin."""
         middle, error = self.estimate(rounds)
         return middle - self.quantile * error > -self.margin
 
     def _hope(self, rounds: int) -> bool:
-        """Would the last round show "no worse", if the true difference is about as estimated now?"""
+        """True if the last possible round would show "no worse" with about the difference that is estimated now."""
         _, error = self.estimate(rounds)
         middle = self.difference + _OPTIMISM * error
         return middle - self.quantile * error * math.sqrt(rounds / (self.max_repeats + 1)) > -self.margin
 
     @property
     def quantile(self) -> float:
-        """The quantile of the normal distribution for one look (about Pocock's boundary): all looks together keep
-        alpha."""
+        """The quantile of the normal distribution for one look, with which all looks together keep alpha (about
+        Pocock's boundary)."""
         looks = self.max_repeats + 1
         return NormalDist().inv_cdf(1 - self.alpha / (1 + 1.3 * math.log(looks)))
 
     def estimate(self, rounds: int) -> Pair:
-        """The mean difference in the first rounds, and its standard error on these items from the target's noise.
+        """The mean difference in the first rounds, and its standard error on these items, due to the target's noise.
 
-        One round cannot separate noise from a real difference, so each difference counts as noise. Half a difference is
-        added, so that a few equal samples do not look certain.
+        One round cannot separate noise from a real difference, so each difference is treated as noise. Half a
+        difference is added, so that a few equal samples do not look certain.
         """
         rows = [[after - before for before, after in self.pairs[item][:rounds]] for item in self.measured]
         means = [fmean(row) for row in rows]
@@ -254,7 +256,7 @@ class Trial:
         return fmean(means), math.sqrt(spread / (len(rows) * rounds))
 
     def _ask(self, items: list[str], name: str) -> Samples[None]:
-        """Ask for one sample of each item with both skills."""
+        """Ask for one sample of each item with each of the two skills."""
         values = yield [Ask(item, side, name) for item in items for side in ("current", "candidate")]
         for number, item in enumerate(items):
             before, after = values[2 * number : 2 * number + 2]
@@ -266,10 +268,10 @@ class Trial:
 
 @dataclass
 class _Duel(PairedTest):
-    """The paired gate's test in both directions: accept means better, reject means worse."""
+    """The test of the paired gate, made in both directions. Here `accept` means better, and `reject` means worse."""
 
     share: float = 0.0
-    """The margin as a number of items."""
+    """The margin times the number of items: the drop that is still allowed, in items."""
     down: float = 1.0
     """The p-value of the test whether the skill is worse."""
 
@@ -301,7 +303,7 @@ class _Duel(PairedTest):
 
 
 def _p(pairs: Sequence[Pair]) -> float:
-    """The p-value: how often the second score of each pair looks this much better by chance."""
+    """The p-value: the probability that the second scores look at least this much better only by chance."""
     if all(value in (0, 1) for pair in pairs for value in pair):
         return sign_test(sum(b > a for a, b in pairs), sum(b < a for a, b in pairs))
     return permutation_p([((before,), (after,)) for before, after in pairs])

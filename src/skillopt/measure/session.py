@@ -1,4 +1,4 @@
-"""Opens all that a measurement outside of a training needs: env, models, lock, journal and events."""
+"""Opens everything that a measurement outside of a training needs: env, models, lock, journal and events."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ class MeasuringSession:
 
 
 def folder_of(config: Config, kind: str, identity: Any, name: str = "", before: str = "") -> Path:
-    """The folder of a measurement. The same measurement gets the same folder, with its journal and results."""
+    """The folder of a measurement. If the measurement is repeated, it gets the same folder again, with its journal and
+    results."""
     benchmark = safe_name(name or config.env.benchmark or config.env.name)
     return Path(config.env.output_root) / kind / benchmark / f"{before}{short_hash(identity)}"
 
@@ -82,8 +83,8 @@ async def measuring_session(
     """Open everything that a measurement needs, and close it at the end of the block.
 
     `folder` contains the lock, the journal and the events; it may be a function of the open env. If a model judges, it
-    is opened too: models.judge_model, else the optimizer. `shared_journal` belongs to several folders; each takes from
-    it the replies that another has paid for. An env that is passed in stays open.
+    is opened, too: models.judge_model, else the optimizer. `shared_journal` is a journal of several folders, from which
+    each gets the replies that another one paid for. If `env` is passed in, it stays open.
     """
     async with AsyncExitStack() as stack:
         opened_here = env is None

@@ -1,7 +1,7 @@
 """Sweeps: trains with several values of some config keys, and selects the best trial by its validation score.
 
-The trials share a budget and a journal, so a request to a deterministic model is paid for once. Only the best trial
-reads the test split, after it is selected.
+All trials use one budget and one journal, so the same request to a deterministic model is paid for only once. Only the
+best trial reads the test split, after it was selected.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MOST = 1000
 
 
 def parse_axes(texts: Sequence[str]) -> tuple[Axes, list[str]]:
-    """Divide the arguments into axes (`key=2,4,8`) and overrides that all trials share (`key=4`)."""
+    """Divide the arguments into axes (`key=2,4,8`) and overrides for all trials (`key=4`)."""
     axes: Axes = {}
     fixed: list[str] = []
     for text in texts:
@@ -80,7 +80,8 @@ def make_trials(axes: Axes) -> list[list[str]]:
 
 
 async def sweep(load: Load, texts: Sequence[str], train: TrainTrial) -> Sweep:
-    """Run every trial, then read the test split with the best trial. The same call continues an interrupted sweep.
+    """Run every trial, then measure the best trial on the test split. If the call is repeated, it continues an
+    interrupted sweep.
 
     The budget of the config is for all trials together. `sweep.json` is written after each trial.
     """
@@ -114,7 +115,8 @@ async def sweep(load: Load, texts: Sequence[str], train: TrainTrial) -> Sweep:
 
 
 def choose(rows: Sequence[SweepRow]) -> SweepRow:
-    """The trial with the highest validation score; of equal trials, that with fewest paid rollouts, then the first."""
+    """The trial with the highest validation score. If several have this score: the one with the fewest paid rollouts,
+    then the first."""
     return max(rows, key=lambda row: (row.best_val, -row.rollouts_to_best, -row.trial))
 
 

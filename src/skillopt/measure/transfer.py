@@ -23,9 +23,9 @@ from skillopt.training.initial import given_notes, initial_of, run_key
 
 async def transfer(run: RunDirectory, config: Config, train: Train, *, tune: bool = True) -> Transfer:
     """Measure a transfer, and write it to `transfer.json`. Its rows are: no skill, zero-shot (the skill as it is),
-    fine-tuned (trained further), and from its own start if such a run is finished.
+    fine-tuned (trained further) and, if there is such a finished run, a training from the config's own initial skill.
 
-    The fine-tuning measures the skill first, so it also gives the zero-shot scores.
+    The fine-tuning first measures the skill as it is, so the zero-shot scores are taken from it.
     """
     require_test(config, "transfer")
     source = Run(run).summary if run.best_skill.is_file() else None
@@ -98,7 +98,8 @@ def _verdict(none: Mapping[str, float], skill: Mapping[str, float], spent: Spent
 
 
 def _from_scratch(config: Config) -> TransferRow | None:
-    """The row of the finished run of the config without the transferred skill; None if there is no such run."""
+    """The row of a finished run that began with the config's own initial skill, not the transferred one; None if there
+    is no such run."""
     with using_env(config) as env:
         run = run_key(config, env, initial_of(config)).find(extend=False)
     summary = Run(run).summary if run else None

@@ -1,4 +1,5 @@
-"""Stores the tokens and seconds of rollouts, so that they are known if the replies come from a journal."""
+"""Stores the tokens and seconds of rollouts. They are needed when the replies come from a journal, which takes no
+time."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ class RolloutUsage(Record):
 
 
 class UsageLog:
-    """A file with the tokens and seconds of each rollout from when it was paid for. (Replies from the journal take no
+    """A file with the tokens and seconds that each rollout took when it was paid for. (Replies from the journal take no
     time.)"""
 
     def __init__(self, path: Path) -> None:
@@ -31,7 +32,7 @@ class UsageLog:
         self._logged = {row.pop("key"): RolloutUsage.model_validate(row) for row in read_jsonl(path)}
 
     def of(self, key: str, trajectory: Trajectory) -> RolloutUsage:
-        """The usage of a rollout when it was first made."""
+        """The usage of a rollout at the time when it was paid for."""
         if key not in self._logged:
             self._logged[key] = _sum(trajectory)
             append_jsonl(self._path, [{"key": key, **self._logged[key].model_dump()}])

@@ -1,4 +1,4 @@
-"""Writes verdicts: one or two sentences that say whether a skill is better, by how much, why not, and at what cost.
+"""Writes verdicts: one or two sentences that say whether a skill is better, by how much (or why not), and what it cost.
 
 Every command that measures ends with a verdict. The terminal, the files and the pages all show the same sentence,
 because it depends only on values that they share.
@@ -65,8 +65,8 @@ def say(
 ) -> Sentence:
     """Build a verdict, such as `Better: 0.42 on 48 held-out tasks against 0.00 before (…). It cost 541 calls, …`
 
-    `than` follows the word (`Better than before, but …`), `note` is a sentence that a reader must not miss, `advice`
-    is the one thing to do next.
+    `than` is the text after the first word (`Better than before, but …`), `note` is a sentence that a reader must not
+    miss, and `advice` is the one thing to do next.
     """
     reason = f", because {because}" if because else ""
     tried = f"Try {advice}." if advice else ""
@@ -79,8 +79,8 @@ def always_answering(answer: str) -> str:
 
 
 def not_above(score: float, constants: Mapping[str, float | None]) -> tuple[str, str]:
-    """If a trivial baseline also reaches the score: the text after `Better`, and a sentence; else two empty texts.
-    `constants` has the baselines' scores by name, such as `doing nothing`."""
+    """If a trivial baseline also reaches the score, return the text after `Better`, and a sentence; else return two
+    empty texts. `constants` has the baselines' scores by name, such as `doing nothing`."""
     reached = {name: value for name, value in constants.items() if value and value > score - 1e-9}
     if not reached:
         return "", ""
@@ -135,7 +135,7 @@ def measured_once(
     constant: float,
     spent: Spent,
 ) -> Sentence:
-    """The verdict on one skill against a baseline's score; if `than` is empty, only the figures without a verdict."""
+    """The verdict on one skill against a baseline's score. If `than` is empty, the text has only the figures."""
     sure = f" (95 % interval: {interval[0]:.2f} to {interval[1]:.2f})" if interval else ""
     measured = f"{score:.2f} on {counted(tasks, split)}{sure}"
     if not than:

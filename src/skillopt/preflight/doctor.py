@@ -1,4 +1,4 @@
-"""The checks of `skillopt doctor`: each passes, warns or fails, and says how to fix the problem."""
+"""The checks of `skillopt doctor`. Each check passes, warns or fails; if there is a problem, it says how to fix it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ from skillopt.training.requests.replies import text_schema
 from skillopt.training.schedule import auto_schedule
 
 NOISE = 0.1
-"""The share of outcomes that change by chance, for which the doctor reports the smallest gain that a gate can see."""
+"""The share of outcomes that change by chance. For this share the doctor calculates the smallest gain that a gate can
+see."""
 PLAUSIBLE = 0.25
 """A gain that a training often reaches. The splits should be large enough to show such a gain."""
 _SCORED = 10
@@ -60,7 +61,7 @@ def failed(name: str, says: str, fix: str) -> Check:
 
 
 def warned(name: str, says: str, fix: str) -> Check:
-    """A check with a warning, or a passed check if `fix` is empty."""
+    """A check that warns and names the fix; if `fix` is empty, a check that passes."""
     return Check(name=name, status="warn" if fix else "pass", says=says, fix=fix)
 
 
@@ -85,7 +86,7 @@ async def examine(config: Config, *, offline: bool = False) -> list[Check]:
 
 
 def _headroom(config: Config, env: Env, skill: Skill) -> Check:
-    """The finding of an earlier probe of the same tasks and target; else what a probe would cost."""
+    """The finding of an earlier probe of the same tasks and target; if there is none, the cost of a probe."""
     file = probe_folder(config, env, skill) / "probe.json"
     if file.is_file():
         found = Probe.model_validate(read_json(file))
@@ -98,7 +99,7 @@ def _headroom(config: Config, env: Env, skill: Skill) -> Check:
 
 
 async def _agent(config: Config) -> Check:
-    """Check with one short task whether the coding agent that is the target answers."""
+    """If the target is a coding agent, check with one short task whether it answers."""
     started = time.monotonic()
     quick = config.model_copy(update={"hardware": config.hardware.model_copy(update={"max_retries": 0})})
     try:
@@ -224,7 +225,7 @@ def _schedule(config: Config, plan: Plan, skill: Skill) -> Check:
 
 
 def _boundary(config: Config) -> Check:
-    """Check the end of epochs. (The config itself refuses several epochs without the slow update.)"""
+    """Check what happens at the end of epochs. (The config itself refuses several epochs without the slow update.)"""
     if config.train.num_epochs == 1:
         return passed("epoch boundary", "one epoch: no slow update")
     if not config.optimizer.use_meta_skill:
@@ -248,7 +249,8 @@ def _prices(config: Config) -> Iterator[Check]:
 
 
 def _output(config: Config, env: Env, skill: Skill) -> Check:
-    """Check that the output folder, or its nearest parent that exists, is writable. Each run has a folder in it."""
+    """Check that the output folder, in which each run has its folder, is writable; if it does not exist, check its
+    nearest parent."""
     root = Path(config.env.output_root).absolute()
     place = next(folder for folder in (root, *root.parents) if folder.exists())
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
@@ -273,8 +275,8 @@ def _dotenv() -> Iterator[Check]:
 
 
 def _budget(config: Config, plan: Plan) -> Check:
-    """Check the budget. A limit below the plan's range stops nearly every run; a limit inside the range stops some
-    runs."""
+    """Check the budget. If the limit is below the plan's range, it stops nearly every run; if it is inside the range,
+    it stops some runs."""
     limits = [pair for pair in _limits(config, plan) if pair[1] is not None]
     if not limits and all(provider_of(config.role(role).model).is_free for role in roles_of(config)):
         return passed("budget", "no limit is set, and nothing costs money")
@@ -301,7 +303,7 @@ def _limits(config: Config, plan: Plan) -> Iterator[tuple[str, float | None, Est
 
 
 async def scorer(env: Env, metric: str = "hard") -> Check:
-    """Check the scorer: an output must score the same twice, and only an item's own answer must be right."""
+    """Check the scorer: it must give an output the same score twice, and accept only the item's own answer."""
     if is_noisy(env):
         says = "a judge, or declared noisy: the same output may get different scores, which the paired gate expects"
         return passed("scorer", says)
@@ -311,7 +313,7 @@ async def scorer(env: Env, metric: str = "hard") -> Check:
         for output in _outputs(item) if not env.scores_files else [""]:
             try:
                 fault = await two_scores(env, item, output)
-            except Exception as error:  # whatever a scorer raises is the finding
+            except Exception as error:  # any error that the scorer raises is the finding
                 says = f"raises {type(error).__name__} on item '{item.id}' for the output {output[:30]!r}: {error}"
                 return failed("scorer", says, "change the scorer: it must return a score for any text")
             if fault:
@@ -331,7 +333,7 @@ def _outputs(item: Item) -> list[str]:
 
 
 def _opens(config: Config, role: str) -> Check:
-    """Check a role's model without a call: its name, URL and key."""
+    """Check the name, URL and key of a role's model, without a call."""
     name = config.role(role).model
     try:
         model = open_model(role, config)
@@ -341,8 +343,8 @@ def _opens(config: Config, role: str) -> Check:
 
 
 async def endpoints(config: Config, env: Env | None = None) -> list[Check]:
-    """Check each role's endpoint with a short request: is it reachable, the key valid, the model there? Optimizer and
-    judge must reply with JSON."""
+    """Check with a short request to each role's endpoint that it is reachable, the key is valid and the model exists.
+    The optimizer and the judge must reply with JSON."""
     tries: dict[str, Callable[[Caller], Any]] = {"target": _answers, "optimizer": _fits_schema, "judge": _fits_schema}
     quick = config.model_copy(update={"hardware": config.hardware.model_copy(update={"max_retries": 2})})
     checks = []

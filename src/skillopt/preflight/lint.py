@@ -32,10 +32,10 @@ from skillopt.training.edits.similarity import (
 
 Level = Literal["error", "warning"]
 _MOST_LINES, _MOST_TOKENS = 500, 5000
-"""The maximum numbers of lines and tokens of a body that the authors of the format advise."""
+"""The maximum number of lines, and of tokens, that the authors of the format advise for a body."""
 _LINK = re.compile(r"!?\[[^\]\n]*\]\(\s*<?([^)<>\s]+)>?(?:\s+[\"'(][^)\n]*)?\)|^\s{0,3}\[[^\]\n]+\]:\s*<?(\S+?)>?\s*$")
 _NAMED = re.compile(r"(?<![\w/.-])((?:\./)?(?:references|scripts|assets)/[\w./-]*\w)")
-"""The name of a file of the package in the text or in a command."""
+"""Matches the name of a file of the package in the text or in a command."""
 _CODE_SPAN = re.compile(r"(`+)(.+?)\1")
 _TIME = re.compile(
     r"\bas of (?:now|today|this writing|(?:\w+ )?\d{4})\b|\bat (?:the moment|present|this time)\b|\bnowadays\b"
@@ -45,7 +45,7 @@ _TIME = re.compile(
     re.IGNORECASE,
 )
 _LONGEST_LINE = 4000
-"""The maximum number of characters of a line that are searched."""
+"""The number of characters of a line that are searched; the rest of a longer line is not searched."""
 _PATH = re.compile(
     r"(?<![\w.:/-])(?:/(?:home|Users|root|mnt|Volumes|private)/[^\s`'\"),;]+|[A-Za-z]:\\(?:[\w.-]+\\)*[\w.-]*)"
 )
@@ -66,13 +66,14 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Tokens:
-    """The tokens of a skill, by when they are paid for. The counts are exact if the extra `tokens` is installed."""
+    """The tokens of a skill in three parts, which are paid for at different times. The counts are exact if the extra
+    `tokens` is installed."""
 
     listed: int
     """Tokens of the name and description; every request to an agent that has the skill pays for them. 0 for a plain
     file."""
     loaded: int
-    """Tokens of the document itself. Every task that uses the skill pays for them."""
+    """Tokens of the skill's main document. Every task that uses the skill pays for them."""
     on_demand: int
     """Tokens of the other Markdown files. Only tasks that read these files pay for them."""
 
@@ -234,7 +235,7 @@ def _opened(text: str) -> int:
     return line
 
 
-# Files that are parsed, by their names' endings; nothing is run
+# Files that are parsed: the ending of their names decides. Nothing is run
 
 
 @dataclass(frozen=True)
@@ -244,7 +245,7 @@ class Trouble:
 
 
 def parse_trouble(name: str, text: str) -> Trouble | None:
-    """The reason why a file cannot be parsed; None if it can be parsed, or if files of this type are not checked."""
+    """The reason why a file cannot be parsed. None if it can be parsed, or if files of its type are not checked."""
     ending = name.rpartition(".")[2].lower() if "." in name else ""
     first = text.split("\n", 1)[0]
     if ending == "py" or (not ending and re.match(r"#!.*\bpython", first)):
@@ -255,7 +256,7 @@ def parse_trouble(name: str, text: str) -> Trouble | None:
     try:
         parsers[ending](text)  # type: ignore[operator]
     except (ValueError, RecursionError) as error:
-        if "expected a single document" in str(error):  # a YAML file may hold several documents
+        if "expected a single document" in str(error):  # a YAML file may contain several documents
             return None
         found = re.search(r"line (\d+)", str(error))
         return Trouble(int(found[1]) if found else 1, f"is not valid {ending.upper()}: {str(error)[:200]}")

@@ -1,4 +1,5 @@
-"""Finds descriptions in a library that an agent could mix up, by their words. No model is called."""
+"""Finds descriptions in a library that an agent could mix up, because they have many words in common. No model is
+called."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from skillopt.skill.package import PackageError
 from skillopt.training.edits.similarity import content_words
 
 _SHARED, _FEWEST = 0.5, 3
-"""The least share of the shorter description's words that both have, and the least number of such words."""
+"""Two descriptions are similar if they have at least this share of the shorter one's words in common, and at least this
+many words."""
 _COMMON_WORDS = """
 use used using uses when whenever for to of and or in on with from by as at it its is are be any all this these their
 your you user users asks ask asked about need needs want wants how what do does not skill skills helps help task tasks
@@ -38,13 +40,13 @@ def with_overlaps(sources: Mapping[str, Source], linted: Mapping[str, Linted]) -
 def _words(source: Source) -> set[str]:
     try:
         description = source.document.description if source.is_package else ""
-    except PackageError:  # the rule `form` reports that
+    except PackageError:  # the rule `form` reports this problem
         return set()
     return {_stem(word) for word in content_words(description)} - _COMMON
 
 
 def _stem(word: str) -> str:
-    """The word without a plural `s`, so that `codes` and `code` count as one word."""
+    """The word without a plural `s`, so that `codes` and `code` are the same word."""
     return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
 
 

@@ -1,7 +1,7 @@
 """Estimates a run before anything is paid for: calls by stage and role, tokens, dollars and time.
 
-The number of steps is exact (training/batches.py). All other figures are estimates for a run that does all its steps: a
-likely value, and a range around it (record/forecast.py). A run that ends early needs less.
+The number of steps is exact (training/batches.py). All other figures are estimates for a run that does all its steps:
+each is a likely value with a range around it (record/forecast.py). A run that ends early needs less.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from skillopt.training.schedule import scheduled_rate
 from skillopt_benchmarks.published import published_set
 
 EDIT_TOKENS = {"llm": 200, "sim": 10}
-"""Tokens of an edit, by the kind of optimizer, as in recorded runs; used to estimate the skill's length."""
+"""Tokens of an edit, by the kind of optimizer, from recorded runs; used to estimate the skill's length."""
 LONG_SKILL = 4000
 """The maximum number of tokens by which an LLM makes a skill longer (assumed)."""
 ACCEPTED = 0.5
@@ -43,13 +43,13 @@ EXAMPLE_TOKENS = 12
 """Tokens of a worked example without its task: its form and the answer."""
 REPLY_TOKENS = {"searchqa": 5, "docvqa": 7, "alfworld": 6, "textworld": 4, "reasoning_gym": 12, "officeqa": 18}
 REPLY_TOKENS |= {"sim": 8, "livemathematicianbench": 400, "spreadsheetbench": 300}
-"""Tokens of the target's reply, by env, as in recorded runs of the mini sets (bench/learning); the last two are
-assumed."""
+"""Tokens of the target's reply, by env. The last two are assumed; all others are from recorded runs of the mini sets
+(bench/learning)."""
 REPLY, OPTIMIZER_REPLY, JUDGE_REPLY = 25, 1600, 60
-"""Tokens of a reply of the target in other envs, of the optimizer (as in recorded runs) and of a judge (assumed)."""
+"""Tokens of a reply of the target in all other envs, of the optimizer (from recorded runs), of a judge (assumed)."""
 _REPLIES = {"optimizer": OPTIMIZER_REPLY, "judge": JUDGE_REPLY}
 TURN_TOKENS, TURNS = 60, 0.6
-"""Tokens that each turn adds to later prompts, and the share of the allowed turns that a task takes."""
+"""The number of tokens that each turn adds to later prompts; the share of the allowed turns that a task takes."""
 SECONDS = {"target": 1.5, "optimizer": 15.0, "judge": 3.0}
 """Seconds per call, by role (assumed)."""
 HANDOFF_SECONDS = 120.0
@@ -57,13 +57,13 @@ HANDOFF_SECONDS = 120.0
 GATED = 0.8
 """The share of the validation split that a gate measures before it decides, as in the simulated world."""
 REPEATED = 0.7
-"""The rollouts of fresh samples in a noisy gate, as a share of the validation split, as in the simulated world."""
+"""The rollouts of fresh samples in a noisy gate, divided by the validation tasks, as in the simulated world."""
 WORDED = 2
-"""The number of wordings of a minimal remedy that are tried on the first batch (assumed)."""
+"""The number of wordings of the minimal remedy that are tried on the first batch (assumed)."""
 RETRIED = 1.1
-"""The number of requests to the optimizer for each usable reply."""
+"""The mean number of requests to the optimizer for one usable reply."""
 _SAMPLE = 100
-"""The maximum number of items of a split whose length is measured."""
+"""The maximum number of items of a split from which the mean length is estimated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +78,7 @@ class Workload:
     turns: int = 1
     """The maximum number of target calls that a task may take."""
     answers: int = 0
-    """The number of different answers if they are a small closed set; else 0."""
+    """If the answers are a small closed set, the number of different answers; else 0."""
     judged: bool = False
     asks_optimizer: bool = True
 
@@ -101,7 +101,7 @@ def plan_run(config: Config, env: Env, skill: Skill, *, parts: Parts | None = No
 
 
 def plan_published(config: Config, skill: Skill) -> Plan | None:
-    """The plan for the full set of a benchmark from its published figures, without its data; None for other tasks."""
+    """The plan for a benchmark's full set, made from its published figures, not its data; None for all other tasks."""
     facts = published_set(config.env.benchmark)
     if facts is None:
         return None
@@ -224,7 +224,7 @@ def _merges(lists: int, fan_in: int) -> int:
 
 
 def _judge_stage(lines: Sequence[StagePlan], tasks: Workload, config: Config) -> StagePlan:
-    """The calls of the judge, which scores every rollout one or more times."""
+    """The calls of the judge, which scores each rollout at least once."""
     target = [line for line in lines if line.role == "target"]
     calls, rounds = (sum(each) for each in zip(*((line.calls, line.rounds) for line in target), strict=True))
     role, prompt = "judge" if config.models.judge_model else "optimizer", tasks.tokens + 250 + reply_tokens(config)
@@ -256,7 +256,8 @@ def _task_tokens(env: Env) -> float:
 
 
 def is_deterministic(config: Config, role: str) -> bool:
-    """Does the role's model always give the same reply? The config decides; without its value, the provider does."""
+    """True if the role's model always gives the same reply, by the config; if the config has no value, by the
+    provider."""
     declared = config.role(role).deterministic
     name = config.role(role).model
     if declared is not None:
@@ -278,8 +279,8 @@ def _call_seconds(config: Config, role: str) -> float:
 
 
 def _usage(config: Config, role: str, lines: Sequence[StagePlan]) -> Usage:
-    """The estimated tokens of a role. With a reasoning effort, a reply is assumed to use half of its limit. Prompts
-    count as cached only if the provider caches on request."""
+    """The estimated tokens of a role. With a reasoning effort, a reply is assumed to use half of its limit. Prompts are
+    treated as cached only if the provider caches on request."""
     settings = config.role(role)
     reply = reply_tokens(config) if role == "target" else min(settings.max_tokens, _REPLIES[role])
     reply = reply if settings.reasoning_effort in {"", "none"} else settings.max_tokens // 2

@@ -30,7 +30,8 @@ from skillopt.tasks.task_file import BadRowsError, TaskFile, read_task_file
 LOCAL = "local:qwen2.5-coder-0.5b"
 OPTIMIZER = "openai:gpt-4o"
 STEPS = 8
-"""The least number of steps of a training on the user's own tasks. With fewer steps, an optimizer can hardly learn."""
+"""The minimum number of steps of a training on the user's own tasks. With fewer steps, an optimizer can hardly
+learn."""
 MOST_NAMED = 12
 """The maximum number of possible answers that the initial skill names. More answers do not fit on one line."""
 SECTIONS = "\n\n".join(f"## {title}" for title in STANDARD)
@@ -109,13 +110,14 @@ def _task_files(inside: Path, folder: Path, options: InitOptions) -> list[str]:
 
 
 def _seed(named: Sequence[str]) -> str:
-    """The initial skill. It names the possible answers: without them, every gain would look too large."""
+    """The initial skill. It names the possible answers; otherwise the training would first learn them, and every gain
+    would look too large."""
     choice = f"Reply with exactly one of: {', '.join(named)}.\n" if named else ""
     return f"You do the task that you are given.\n{choice}\n{SECTIONS}\n"
 
 
 def _answers_to_name(train: Sequence[Item]) -> tuple[str, ...]:
-    """The possible answers, if they are a small closed set that fits on a line; else empty."""
+    """The possible answers if they are a small closed set that fits on a line; else none."""
     counts = Counter(item.answers[0] for item in train if item.answers)
     single = all(len(item.answers) == 1 for item in train)
     plain = all(len(answer) <= 40 and not re.search(r"[,\n]", answer) for answer in counts)
@@ -240,7 +242,7 @@ class Scoring:
 
 
 def _scoring(options: InitOptions, items: Sequence[Item]) -> Scoring:
-    """The scorer that the user names, else a scorer that fits the answers."""
+    """The scorer that the user names; if none is named, a scorer that fits the answers."""
     if options.scoring or options.scorer:
         return Scoring(name=options.scoring or "scorer.py:score")
     if any(item.get("scoring") for item in items):
@@ -263,7 +265,7 @@ def _scoring(options: InitOptions, items: Sequence[Item]) -> Scoring:
 
 
 def _threshold(answers: Sequence[str]) -> float:
-    """The lowest threshold at which most answers are wrong for the next task."""
+    """The lowest threshold with which most answers would be wrong if they were given to the next task."""
     alike = [token_f1(one, other) for one, other in itertools.pairwise(answers)]
     fits = (limit for limit in THRESHOLDS if sum(score >= limit for score in alike) * 2 <= len(alike))
     return next(fits, THRESHOLDS[-1])

@@ -81,8 +81,8 @@ def _rewritten(before: list[_Line], after: list[str], entry: Entry) -> list[_Lin
 
 
 def _lines(skill: Skill, path: str) -> list[str]:
-    """The lines of a file without their ends. Otherwise an edit that adds a line break to the line above would become
-    its author."""
+    """The lines of a file without their ends. The ends are left out because an edit that adds a line break at the end
+    of a line does not rewrite that line."""
     lines = [line.removesuffix("\r") for line in (skill.shown.read(path) or "").split("\n")]
     return lines[:-1] if lines[-1] == "" else lines
 
@@ -96,7 +96,7 @@ def read_entries(run: RunDirectory) -> list[Entry]:
 
 
 def initial_skill(run: RunDirectory, entries: Sequence[Entry]) -> Skill:
-    """Version 0 of the skill. If it is empty, the run may have no file for it."""
+    """Version 0 of the skill. The run may have no file for an empty version 0."""
     if run.snapshot(0).exists():
         return run.read_skill(0)
     if entries and entries[0].skill_before == Skill("").hash:
