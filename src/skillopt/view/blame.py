@@ -65,7 +65,8 @@ def blame(initial: Skill, entries: Sequence[Entry], version: int) -> list[Blamed
 
 
 def _one_by_one(versions: dict[int, Skill], entries: Sequence[Entry]) -> Iterator[tuple[Entry, Skill]]:
-    """Yield each edit with the skill after it, to tell the edits of one step apart."""
+    """Yield each edit with the skill as it was right after this edit, so that the edits of one step can be told
+    apart."""
     for version in sorted({entry.version for entry in entries}):
         group = [entry for entry in entries if entry.version == version]
         yield from zip(group, applied_in_order(versions[version - 1], group), strict=True)
@@ -81,8 +82,8 @@ def _rewritten(before: list[_Line], after: list[str], entry: Entry) -> list[_Lin
 
 
 def _lines(skill: Skill, path: str) -> list[str]:
-    """The lines of a file without their ends. The ends are left out because an edit that adds a line break at the end
-    of a line does not rewrite that line."""
+    """The lines of a file without their ends: an edit that only adds a line break after a line is not the line's
+    author."""
     lines = [line.removesuffix("\r") for line in (skill.shown.read(path) or "").split("\n")]
     return lines[:-1] if lines[-1] == "" else lines
 
@@ -135,7 +136,8 @@ def spread(lines: Iterable[BlamedLine]) -> dict[int, int]:
 
 
 def where(edit: Edit) -> str:
-    """The place of an edit, such as ` in references/rules.md, section 'Rules'`; empty if it names neither."""
+    """The place of an edit, such as ` in references/rules.md, section 'Rules'`; empty if the edit names neither file
+    nor section."""
     file = "" if edit.file == FILE else f" in {edit.file}"
     section = f"section '{edit.section}'" if edit.section else ""
     return f"{file}, {section}" if file and section else file or (f" in {section}" if section else "")

@@ -35,13 +35,13 @@ def _who(line: BlamedLine) -> str:
 
 
 def tasks_of(run: Run, trajectory_ids: Iterable[str]) -> dict[str, str]:
-    """The ids of the tasks by trajectory, for the trajectories that are still on disk."""
+    """For each trajectory that is still on disk: the id of its task."""
     traces = ((name, find_trace(run, name)) for name in dict.fromkeys(trajectory_ids))
     return {name: trace.item_id for name, trace in traces if trace is not None}
 
 
 def line_story(lines: Sequence[BlamedLine], number: int, file: str = FILE, run: Run | None = None) -> list[str]:
-    """Everything in the patch log about one line of a file; with `run`, also the tasks that led to the line."""
+    """Everything in the patch log about one line of a file. If `run` is given, also the tasks that led to the line."""
     own = lines_of(lines, file)
     if number > len(own):
         raise UserError(f"--line {number}: {'the skill' if file == FILE else file} has {len(own)} lines")

@@ -14,7 +14,7 @@ _LONGEST = 2000
 
 
 def of_outcome(outcome: CheckOutcome) -> list[Finding]:
-    """A note on the first changed line of a skill whose verdict is worse or cannot tell; no note for other verdicts."""
+    """If the verdict is `worse` or `cannot tell`: a note on the first changed line of the skill; else no note."""
     if outcome.status not in ("worse", "cannot tell") or not outcome.skill.path:
         return []
     before, after = outcome.base.text.splitlines(), outcome.skill.text.splitlines()
@@ -70,8 +70,8 @@ def junit(outcomes: Sequence[CheckOutcome]) -> str:
 
 
 def _cases(outcome: CheckOutcome) -> Iterator[tuple[str, str, str, str]]:
-    """The name, kind, message and text of each test case. A lost item is a failure only if the whole skill is worse,
-    because single items flip by chance."""
+    """The name, kind, message and text of each test case. An item with a lower score is a failure only if the whole
+    skill is worse, because single items flip by chance."""
     kinds = {"worse": "failure", "error": "error", "stopped": "error", "better": "", "no worse": ""}
     yield "verdict", kinds.get(outcome.status, "skipped"), f"{outcome.status}: {outcome.sentence}", outcome.sentence
     for row in outcome.result.changed if outcome.result else ():

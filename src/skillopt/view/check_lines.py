@@ -17,7 +17,8 @@ from skillopt.view.text import clipped, counted, duration, printable, ranged
 from skillopt.view.traces import item_name
 
 _SHOWN, _MOST = 600, 12
-"""The maximum numbers of characters of an output, and of items, in summary.md; `check.json` has everything."""
+"""The maximum number of characters of an output, and the maximum number of items, in summary.md; `check.json` has
+all."""
 _ROWS = ("score", "prompt tokens", "reply tokens", "dollars", "turns", "seconds", "refused by the endpoint")
 
 
@@ -86,7 +87,8 @@ def finding_line(finding: Finding) -> str:
 
 
 def token_line(linted: Linted) -> str:
-    """A sentence that says how many tokens of a skill every request, every task, and only some tasks read."""
+    """A sentence with three numbers of tokens of a skill: those in every request, in every task that uses the skill,
+    and in some tasks."""
     tokens = linted.tokens
     listed = f"{tokens.listed:,} by every request (name and description), " if tokens.listed else ""
     read = f", {tokens.on_demand:,} more when all other documents are read" if tokens.on_demand else ""

@@ -200,7 +200,7 @@ _MOST_DIFFERENCES = 4
 
 
 def _new_because(nearest: events.NearestRun) -> str:
-    """A line that says why an earlier run is not continued."""
+    """A line that says in what the new run differs from the nearest earlier run, which is therefore not continued."""
     changes = [f"{key} {_value(was)} → {_value(now)}" for key, (was, now) in nearest.settings.items()]
     more = f" and {len(changes) - _MOST_DIFFERENCES} more" if len(changes) > _MOST_DIFFERENCES else ""
     what = ", ".join(changes[:_MOST_DIFFERENCES]) + more
@@ -251,7 +251,7 @@ def gate_line(evidence: Evidence) -> str:
 
 
 def _fresh(evidence: Evidence) -> str:
-    """A note on the gate's fresh samples of both skills; empty if there were no fresh samples."""
+    """A note on the fresh samples of both skills in a gate; empty if there were none."""
     if not evidence.repeats:
         return ""
     gain = f"paired gain {evidence.paired_gain:+.2f} in " if evidence.paired_gain is not None else ""
@@ -306,7 +306,7 @@ def result_lines(summary: Summary) -> list[str]:
 
 
 def early_line(summary: Summary) -> list[str]:
-    """A line that says why a finished run left out steps; none if it did all its steps."""
+    """A line that says why a finished run left out steps. No line if it did all its steps."""
     why = summary.stop_reason if summary.status == "finished" else ""
     planned = summary.plan.steps.planned if summary.plan else "–"
     return [ended_early(summary.steps.run, planned, why)] if why else []
@@ -355,8 +355,8 @@ def this_command() -> str:
 
 
 def _winner(best: BestScores) -> list[str]:
-    """The line on the re-measured best skill. The best of many noisy scores is partly luck; fresh samples show how
-    much. Empty if no step was accepted."""
+    """The line on the re-measured best skill; empty if no step was accepted. (The best of many noisy scores is partly
+    luck; the line says how much.)"""
     curse = best.winners_curse
     if curse is None or not best.version:
         return []

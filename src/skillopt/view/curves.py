@@ -14,7 +14,7 @@ from skillopt.view.text import score
 
 Point = tuple[float, float]
 EPOCH_END = 0.5
-"""The steps on charts from an epoch's last step to its guidance, which is accepted before the next step."""
+"""On charts, guidance is this part of a step after its epoch's last step. It is accepted before the next step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,11 +33,12 @@ class Mark:
 
 @dataclass(frozen=True, kw_only=True)
 class Curves:
-    """A run's curves as points `(step, value)`; step 0 is the initial skill. Before a measurement, all are empty."""
+    """A run's curves as points `(step, value)`; step 0 is the initial skill. Before a measurement, all curves are
+    empty."""
 
     scores: tuple[Point, ...] = ()
-    """The current skill's validation score, as it was when that skill was accepted: a rejected step does not change
-    it. A version that was not measured has no point."""
+    """The current skill's validation score, as measured when this skill was accepted: a rejected step does not change
+    the score. A version that was not measured has no point."""
     lengths: tuple[Point, ...] = ()
     """The current skill's tokens."""
     batches: tuple[Point, ...] = ()
@@ -46,11 +47,12 @@ class Curves:
     scheduled: tuple[Point, ...] = ()
     marks: tuple[Mark, ...] = ()
     ends: tuple[float, ...] = ()
-    """The ends of the epochs: half a step after their last steps."""
+    """The end of each epoch: half a step after the epoch's last step."""
 
 
 def curves(history: Sequence[StepRecord], summary: Summary | None, tokens: Mapping[int, int]) -> Curves:
-    """The curves of a run. `tokens` has the lengths of at least the versions that guidance made (`guided_tokens`)."""
+    """The curves of a run. `tokens` has the lengths of versions, at least of those that guidance made
+    (`guided_tokens`)."""
     if summary is None or summary.initial.val is None:
         return Curves()
     scores = [(0.0, float(summary.initial.val))]
@@ -91,7 +93,7 @@ def _mark(record: StepRecord) -> Mark:
 
 
 def accepted_guidance(record: StepRecord) -> SlowUpdateOutcome | None:
-    """The gate's record of the slow update after a step, if it was accepted."""
+    """The gate's record of the slow update after a step; None if no guidance was accepted."""
     guided = record.epoch_end and record.epoch_end.slow_update
     return guided if guided and guided.decision == "accept" else None
 

@@ -30,7 +30,7 @@ from skillopt.view.figures import dropped
 from skillopt.view.text import counted as number_of
 
 FEW = 20
-"""Fewer validation tasks than this show only large gains."""
+"""If there are fewer validation tasks than this, they show only large gains."""
 
 
 def why_unchanged(summary: Summary, history: Sequence[StepRecord], settings: Settings) -> tuple[str, str]:
@@ -115,7 +115,7 @@ def _rises(history: Sequence[StepRecord]) -> bool:
 
 
 def improved(record: StepRecord) -> bool:
-    """True if this step, or the guidance at the end of its epoch, gave a new version."""
+    """True if this step, or the guidance after it at the end of an epoch, made a new version."""
     guidance = record.epoch_end and record.epoch_end.slow_update
     return record.verdict == "accept" or bool(guidance and guidance.decision == "accept")
 
@@ -126,8 +126,8 @@ def paid_now(run: Run) -> ByRole[Paid]:
 
 
 def current_summary(run: Run) -> Summary | None:
-    """A run's summary. For an unfinished run, its costs come from the journal, because a killed run did not write
-    them."""
+    """A run's summary. If the run is unfinished, the costs are taken from the journal, because a killed run did not
+    write them."""
     summary = run.summary
     if summary is None or summary.status == "finished":
         return summary

@@ -18,9 +18,9 @@ from skillopt.view.traces import result_of
 
 Sign = Literal["empty", "contained", "constant", "varied", "unknown", "untried"]
 Standing = Literal["task", "ended", "few", "untried", "one"]
-"""The conclusion about an item. task: several skills failed, also the newest version, and training had settled; ended:
-the newest version failed, but the last step still improved the skill; few: too few skills or steps to blame the task;
-untried: the newest version was not tried on the item; one: only one skill was tried."""
+"""The conclusion about an item. task: several skills failed, also the newest version, and the last steps brought no new
+version; ended: the newest version failed, but the last step still improved the skill; few: too few skills or steps to
+blame the task; untried: the newest version was not tried on the item; one: only one skill was tried."""
 
 GENERAL = "No skill that was tried on these items solved them."
 ONE_SKILL = (
@@ -56,7 +56,7 @@ NO_SKILL = Skill("").hash
 REST = 3
 """Steps without a new version after which the training counts as settled."""
 _SEVERAL = 3
-"""How many skills must have failed before the report doubts the task itself."""
+"""The minimum number of skills that must have failed before the report doubts the task itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +73,7 @@ class StuckItem:
     said: str
     """The evidence in words."""
     last: Trajectory | None
-    """The item's newest trajectory; None if the run kept no trajectory of it."""
+    """The item's newest trajectory; None if the run kept no trajectory of this item."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +107,7 @@ def failure_groups(run: Run) -> list[FailureGroup]:
 
 
 def lead(groups: Sequence[FailureGroup]) -> str:
-    """The sentence above the failures in a report. It says so if only one skill was tried."""
+    """The sentence above the failures in a report. If only one skill was tried, the sentence says so."""
     return GENERAL if any(item.skills > 1 for group in groups for item in group.items) else ONE_SKILL
 
 
@@ -161,7 +161,7 @@ def _said(versions: Sequence[int], others: Sequence[str], standing: Standing) ->
 
 
 def named_causes(run: Run, item_of: Mapping[str, str]) -> dict[str, str]:
-    """The cause that analysts named most often, by item. Only training items have one."""
+    """For each item: the cause that analysts named most often. Only training items have a cause."""
     votes: dict[str, Counter[str]] = {}
     for path in sorted(run.files.steps.glob("step_*/patches.json")):
         for patch in run.patches(int(path.parent.name.removeprefix("step_"))):

@@ -27,7 +27,7 @@ class MeasuredSkill:
 
 
 def measured_skills(summary: Summary) -> list[MeasuredSkill]:
-    """Baselines, the initial skill, the best one, and the best one measured again."""
+    """The rows of a report: baselines, the initial skill, the best skill, and the best skill measured again."""
     initial, best = summary.initial, summary.best
     baselines, skills = summary.baselines, []
     if baselines.no_skill:
@@ -100,8 +100,9 @@ def failure_kinds(record: StepRecord) -> str:
 # The edit funnel: what became of the edits that analysts proposed
 
 STAGES = ("proposed", "usable", "distinct", "selected", "applied", "accepted")
-"""How far edits came. usable: could be read and fits the document; distinct: left after edits that say the same were
-merged and conflicts set aside; selected: within the learning rate; applied: in the candidate; accepted: by the gate."""
+"""Stages of an edit, in order. usable: it could be read and fits the document; distinct: it is left after similar edits
+were merged and conflicts set aside; selected: it is within the learning rate; applied: it is in the candidate;
+accepted: the gate accepted it."""
 
 
 def funnel(history: Iterable[StepRecord]) -> dict[str, int]:
@@ -116,7 +117,8 @@ def funnel(history: Iterable[StepRecord]) -> dict[str, int]:
 
 
 def dropped(history: Iterable[StepRecord]) -> dict[str, int]:
-    """How many edits could not be used, by reason, most frequent first: dropped when read, or skipped when applied."""
+    """The number of edits that could not be used, by reason, the most frequent first. An edit is dropped when it is
+    read, or skipped when it is applied."""
     reasons: dict[str, int] = {}
     for edits in (record.edits for record in history):
         for kind, count in (*edits.dropped.items(), *edits.skipped.items()):
@@ -144,7 +146,7 @@ class CostRow:
 
 
 def use_table(initial: TaskUse, best: TaskUse) -> list[tuple[str, str, str]]:
-    """The cost of a call and of a task, with the initial and with the best skill."""
+    """A table of the costs of one call and one task: with the initial skill, and with the best skill."""
     names = ("tokens per call", "dollars per call", "calls per task", "tokens per task", "dollars per task")
     return list(zip(names, _use_cells(initial), _use_cells(best), strict=True))
 
@@ -162,7 +164,7 @@ COST_HEAD = ("role", "stage", "calls", "prompt tokens", "cached", "reply tokens"
 
 
 def cost_rows(summary: Summary) -> list[CostRow]:
-    """A row for each role and stage, most calls first."""
+    """A row for each role and stage; the row with the most calls is first."""
     rows = []
     for role in summary.calls.roles:
         stages, tokens = summary.calls_by_stage.of(role), summary.tokens_by_stage.of(role)
@@ -190,7 +192,7 @@ def _cells(row: CostRow) -> tuple[str, ...]:
 
 
 def stage_seconds(summary: Summary) -> dict[str, float]:
-    """Wall-clock seconds by stage, longest first."""
+    """Wall-clock seconds by stage, the longest stage first."""
     return dict(sorted(summary.seconds_by_stage.items(), key=lambda pair: (-pair[1], pair[0])))
 
 

@@ -25,7 +25,7 @@ _STAGES = {
     "slow_update_started": "slow update",
     "ablation_started": "ablate",
 }
-"""The stage that each event begins."""
+"""Events that begin a stage, each with the name of the stage."""
 
 
 @contextmanager
@@ -110,7 +110,7 @@ class View:
 
 
 def _amount(name: str, used: float | None, limit: float | None) -> str:
-    """An amount with its limit: `512 of 5,000 calls`. Empty for money that is neither spent nor limited."""
+    """An amount with its limit: `512 of 5,000 calls`. Empty for dollars if none are spent and there is no limit."""
     if name == "usd":
         return f"{dollars(used)}{f' of {dollars(limit)}' if limit else ''}" if used or limit else ""
     return f"{used or 0:,.0f}{f' of {limit:,.0f}' if limit else ''} {name}"

@@ -17,8 +17,8 @@ from skillopt.view.traces import result_of
 from skillopt.view.use import HeldOutAnswer
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#!|~^@&]|:(?=//|[\w+-]+:)|(?<=[^\s(])\$|\$(?!\d))")
-"""Matches characters that are markup within a line, to escape them. A colon is markup before a link and around the
-name of an emoji, a dollar sign around a formula, but not in "$0.31"."""
+"""Matches characters that are markup within a line, to escape them. A colon is markup before a link and around the name
+of an emoji. A dollar sign is markup around a formula, but not in "$0.31"."""
 
 
 def plain(value: object) -> str:

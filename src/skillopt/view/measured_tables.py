@@ -26,7 +26,7 @@ _TEXT = 41
 
 
 def ablation_table(result: Ablation) -> list[str]:
-    """A table of the ablated parts, in the order of their worth, the best first."""
+    """A table of the rules that an ablation left out, the most valuable first."""
     rows = []
     for row in result.rows:
         low, high = row.interval or (0.0, 0.0)
@@ -94,7 +94,7 @@ def routing_lines(result: Routing) -> Iterator[str]:
 
 
 def _group_line(result: Ablation, group: AblatedPart) -> str:
-    """A line on the loss if all parts with the same verdict are left out at once."""
+    """A line that says how much is lost if all parts with the same verdict are left out at once."""
     names, (low, high) = group.names or (), group.interval or (0.0, 0.0)
     parts = counted(len(names), result.by)
     cost = f"{0 - group.worth:+.2f} ({0 - high:+.2f} to {0 - low:+.2f}), {group.tokens} tokens fewer"
@@ -105,7 +105,8 @@ def _group_line(result: Ablation, group: AblatedPart) -> str:
 
 
 def _why(result: Ablation, group: AblatedPart) -> str:
-    """Why leaving the parts out together lowers the score: one explains it, all do a little, or some say the same."""
+    """Why the score is lower without these parts: one of them explains it, each is worth a little, or some say the
+    same."""
     lost = group.worth
     alone = [row for row in result.rows if row.name in (group.names or ())]
     largest = max(alone, key=lambda row: row.worth)
@@ -131,7 +132,7 @@ def evaluation_lines(summary: EvalSummary) -> Iterator[str]:
 
 
 def comparison_table(result: Comparison) -> list[str]:
-    """A table of both skills: score, tokens, name and file; the file of a run's skill names the run."""
+    """A table of both skills: score, tokens, name and file. For a skill of a run, the file's path shows the run."""
     rows = [
         (ranged(side.score, side.interval), str(side.tokens), side.name, side.path) for side in (result.a, result.b)
     ]
@@ -201,7 +202,8 @@ def transfer_table(result: Transfer) -> list[str]:
 def sweep_table(result: Sweep) -> list[str]:
     """Trials in the order of their validation scores. Only the winner has a test score.
 
-    `calls` counts the target's calls that a trial paid for, `known` the calls that the shared journal answered.
+    The column `calls` has the number of the target's calls that a trial paid for; `known` has the number of calls whose
+    replies were in the shared journal.
     """
     keys = [key.rpartition(".")[2] for key in result.axes]
     winner, rows = result.winner, []

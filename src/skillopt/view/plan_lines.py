@@ -1,4 +1,4 @@
-"""A plan as lines for people, alone and compared with a run's real figures."""
+"""Shows a plan as lines for people: before a run, or beside the run's real figures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from skillopt.view.text import dollars, duration
 
 
 def _number(value: float) -> str:
-    """A number with two significant figures: an estimate is not more precise."""
+    """A number as text with two significant figures, because an estimate is not more precise."""
     return f"{float(f'{value:.2g}'):,.0f}"
 
 

@@ -1,4 +1,4 @@
-"""Says in words why edits were selected in their order: by the failures that no earlier edit covers."""
+"""Says in words why the edits of a step were ranked as they were: by the failures that no edit before them covers."""
 
 from __future__ import annotations
 

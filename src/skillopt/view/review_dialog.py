@@ -23,7 +23,8 @@ Say = Callable[[str], None]
 def review_run(
     run: RunDirectory, choose: Sequence[str], write: Sequence[str], say: Say, ask: Callable[[str], str] | None
 ) -> None:
-    """Store the decisions of the command line. Without decisions, list the conflicts, and ask about each with `ask`."""
+    """Store the decisions of the command line. If there are none, list the conflicts and, if `ask` is given, ask about
+    each."""
     if not run.state.is_file():
         raise UserError(f"{run.root}: is not a run's folder (it has no {run.state.name})")
     with run.as_written():
@@ -82,7 +83,7 @@ def _pair(text: str, form: str) -> tuple[str, str]:
 
 
 def status(run: RunDirectory, conflict: FiledConflict) -> str:
-    """A conflict's status: open; decided, and waiting for a step; or used, with the gate's decision."""
+    """The status of a conflict: open; decided, but not used by a step yet; or used, with the gate's decision."""
     state = Run(run).state
     step = state.reviewed.get(conflict.id) if state else None
     decision = Run(run).decisions.get(conflict.id)

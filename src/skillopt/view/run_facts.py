@@ -35,7 +35,7 @@ class Change:
     before: Skill
     after: Skill
     improved: tuple[str, ...]
-    """Validation items that score higher than under the version before, by their names for people."""
+    """Names (for people) of the validation items that score higher than under the version before."""
     regressed: tuple[str, ...]
 
     @property
@@ -71,11 +71,11 @@ class Facts:
     routing: dict[str, Confusion] = field(default_factory=dict)
     """Which skill is loaded for which request, by measurement; empty unless a description is trained in a library."""
     names: dict[str, str] = field(default_factory=dict)
-    """For items whose id is a hash, their names for people: the beginning of the question."""
+    """Names of items for people, by id, if the id is a hash: the beginning of the question."""
     use: SkillInUse = field(default_factory=SkillInUse)
     """The cost of a call, and held-out answers under the initial and the best skill."""
     trained_by: str = ""
-    """The SkillOpt version that began the run, and another that continued it, if any."""
+    """The SkillOpt version that began the run and, if it differs, the version that continued the run."""
     trouble: str = ""
     """The problem with the patch log, if it cannot show which edit wrote each line; else empty."""
 
@@ -139,8 +139,8 @@ def read_facts(files: RunDirectory) -> Facts:
 
 
 def _routing(run: Run) -> dict[str, Confusion]:
-    """Which skill was loaded for which request on the test split, before and after training; if that split was not
-    read, on the validation split before training."""
+    """Which skill was loaded for which request of the test split, before and after training. If the test split was not
+    read: for requests of the validation split, before training."""
     options = run.settings.get("env.options")
     if run.settings.get("env.name") != "trigger" or not (isinstance(options, dict) and options.get("skills")):
         return {}

@@ -77,7 +77,7 @@ def run_row(files: RunDirectory) -> RunRow:
 
 
 def with_figures(row: Row, summary: Summary) -> Row:
-    """The row with the values of the summary, also its status."""
+    """The row, completed with the values of the run's summary, such as the status."""
     return replace(
         row,
         status=summary.status,

@@ -38,11 +38,12 @@ class _Side:
     name: str
     skill: Skill
     run: RunDirectory | None
-    """The run, if the name means a whole run and not one version of it."""
+    """The run if the user named a whole run; None if the user named one version of it, a file or a package."""
 
 
 def diff_report(a: str, b: str) -> list[str]:
-    """The differences between two skills, line by line; between two runs, also those of their scores and configs."""
+    """The differences between two skills, line by line. For two runs, also the differences of their scores and
+    configs."""
     if not b:
         newer = side_of(a)
         if newer.run is None:

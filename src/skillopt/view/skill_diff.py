@@ -13,7 +13,7 @@ from skillopt.skill.trained import PARTS, editable
 @dataclass(frozen=True, kw_only=True)
 class DiffLine:
     kind: Literal["same", "added", "removed", "gap", "file"]
-    """same, added, removed: the line of text; gap: lines are left out here; file: the name of the next lines' file."""
+    """same, added, removed: a line of text; gap: lines are left out here; file: the name of the file that follows."""
     text: str = ""
 
     @property
@@ -22,7 +22,7 @@ class DiffLine:
 
 
 def whole_text(skill: Skill) -> str:
-    """A skill as one text: the document; for a package, each file that edits may touch, below its name."""
+    """A skill as one text: the document; for a package, each file that edits may touch, after a line with its name."""
     skill = skill.shown
     others = [path for path in editable(skill, PARTS) if path != FILE]
     parts = [skill.text, *(f"{file_line(path)}\n{skill.read(path)}" for path in others)]
@@ -35,7 +35,8 @@ def file_line(path: str) -> str:
 
 
 def diff_skills(before: Skill, after: Skill, context: int = 2) -> list[DiffLine]:
-    """The changed lines with some context; empty if nothing changed. In packages, each changed file is named."""
+    """The changed lines with a few more around them; empty if nothing changed. In a package, changed files are
+    named."""
     lines = _diff(before.shown.text, after.shown.text, context)
     if lines and (before.others or after.others):
         lines.insert(0, DiffLine(kind="file", text=FILE))

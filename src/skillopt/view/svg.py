@@ -50,7 +50,8 @@ def progress_plot(history: Sequence[StepRecord], summary: Summary) -> str:
 
 
 def cost_plot(versions: Sequence[VersionUse]) -> str:
-    """Each version's validation score against the tokens of a call; a line joins the versions in order of training."""
+    """A chart with a point for each version: its validation score over the tokens of a call. A line joins the versions
+    in the order of training."""
     title, width, height = "Validation score against tokens of a call, by version", 960.0, 300.0
     if len(versions) < 2:
         return svg(width, 40, title, label(12, 24, "Only one version was measured."))
@@ -95,7 +96,7 @@ def svg(width: float, height: float, title: str, *body: str) -> str:
 
 
 def standalone(drawing: str) -> str:
-    """A chart as the text of a separate file, which includes its style sheet."""
+    """A chart as the text of a separate file, with the style sheet inside."""
     start = drawing.index(">") + 1
     return f"{drawing[:start]}<style>{package_text('plots.css')}</style>{drawing[start:]}\n"
 

@@ -38,7 +38,7 @@ def duration(seconds: float) -> str:
 
 
 def clipped(text: str, longest: int) -> str:
-    """A text that is longer than `longest`, cut to its beginning and its end."""
+    """A text; if it is longer than `longest`, only its beginning and its end."""
     if len(text) <= longest:
         return text
     return f"{text[: longest * 2 // 3]} … {text[-longest // 3 :]}"

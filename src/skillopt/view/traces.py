@@ -41,7 +41,7 @@ def result_of(trace: Trajectory) -> str:
 
 
 def trace_lines(trace: Trace) -> list[str]:
-    """A trajectory as lines for a terminal; the caller makes the lines printable."""
+    """A trajectory as lines for a terminal. Control characters stay: the caller makes the lines printable."""
     if isinstance(trace, RolloutError):
         return [f"{trace.id}: item {trace.item_id}, no score: {trace.error}"]
     score = trace.score

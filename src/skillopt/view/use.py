@@ -36,13 +36,13 @@ class HeldOutAnswer:
 class SkillInUse:
     versions: tuple[VersionUse, ...] = ()
     initial: TaskUse | None = None
-    """The cost of the initial skill on the held-out tasks; None if they were not measured."""
+    """The cost of a task with the initial skill, from the held-out tasks; None if these were not measured."""
     best: TaskUse | None = None
     answers: tuple[HeldOutAnswer, ...] = ()
 
 
 def skill_in_use(run: Run, summary: Summary, history: Sequence[StepRecord]) -> SkillInUse:
-    """The costs and the example answers, from the trajectories of the run."""
+    """The costs and the example answers, read from the trajectories of a run."""
     config = run.config
     price = price_of(config.models.target_model, config.budget.prices)
     test = {name: _kept(run, f"test_{name}") for name in ("initial", "best")}
@@ -84,7 +84,8 @@ def versions_in_use(run: Run, summary: Summary, history: Sequence[StepRecord]) -
 
 
 def _answers(before: Sequence[Trajectory], after: Sequence[Trajectory], metric: str) -> tuple[HeldOutAnswer, ...]:
-    """The example answers: of the first task that got better, the first that got worse, then the first other tasks."""
+    """The example answers: first of the first task that got better, then of the first that got worse, then of other
+    tasks."""
     now = {each.item_id: each for each in after}
     pairs = [HeldOutAnswer(before=old, after=now[old.item_id]) for old in before if old.item_id in now]
     change = [pair.after.score.value(metric) - pair.before.score.value(metric) for pair in pairs]

@@ -47,7 +47,8 @@ def _importable(module: str) -> bool:
 
 
 class Tracking:
-    """Listens to a run and calls its trackers. If a tracker fails, it is left out and `others` are told."""
+    """Listens to a run and calls its trackers. If a tracker fails, it is not called again, and `others` get an
+    event."""
 
     def __init__(self, config: Config, others: tuple[Listener, ...] = (), passed_in: Sequence[Tracker] = ()) -> None:
         check_trackers(config.trackers)
@@ -79,7 +80,7 @@ class Tracking:
                 self._send_skill(guided.version, event.step)
 
     def finish(self) -> None:
-        """Send the final figures and the files of the report, which is written by now."""
+        """Send the final figures and the files of the report. The report must have been written before."""
         run, summary = self._run, Run(self._run).summary
         files = [path for path in (run.report, run.report_md, run.best_skill, run.summary) if path.exists()]
         if summary:

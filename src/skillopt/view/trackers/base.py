@@ -33,8 +33,8 @@ class About:
 
 
 class Tracker(Protocol):
-    """Gets the events of a run in their order. The run waits for each call; if a call raises, the run continues without
-    the tracker."""
+    """Gets the events of a run in their order. The run waits until each call has returned; if a call raises, the run
+    continues without the tracker."""
 
     def begin(self, about: About) -> None:
         """Open this run in the tracker, or continue it."""
@@ -56,7 +56,7 @@ class Tracker(Protocol):
 
 
 def step_scalars(record: StepRecord) -> dict[str, float]:
-    """The measured values of a step, under names with a slash, by which trackers group their curves."""
+    """The measured values of a step by name. Names have a slash: trackers group their curves by the part before it."""
     evidence, edits = record.evidence, record.edits
     scalars: dict[str, float | None] = {
         "score/train": record.train_score,
@@ -77,7 +77,7 @@ def step_scalars(record: StepRecord) -> dict[str, float]:
 
 
 def final_figures(summary: Summary) -> dict[str, float]:
-    """The final figures of a run, without figures that were not measured."""
+    """The final figures of a run. Figures that were not measured are left out."""
     return _measured(
         {
             "final/initial_validation": summary.initial.val,

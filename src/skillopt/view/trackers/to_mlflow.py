@@ -10,13 +10,13 @@ from urllib.parse import unquote, urlsplit
 from skillopt.errors import UserError
 from skillopt.view.trackers.base import About
 
-os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # newer versions want a setting before they write plain files
+os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # newer versions write plain files only with this setting
 
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param
 
 _LONGEST = 500
-"""The maximum number of characters of a parameter that every store accepts."""
+"""The maximum number of characters of a parameter; every store of MLflow accepts this length."""
 
 
 class MLflow:
@@ -31,7 +31,7 @@ class MLflow:
         self._id, artifacts = run.info.run_id, urlsplit(run.info.artifact_uri)
         inside = Path(unquote(artifacts.path)).resolve().is_relative_to(about.folder.resolve())
         if not about.settings.mlflow_uri and not (artifacts.scheme in {"", "file"} and inside):
-            # a file in the run's folder names the artifacts' folder, and the run may come from another person
+            # the artifacts' folder is named by a file in the run's folder, which may come from a different person
             raise UserError(f"{about.folder}: its artifacts would be written outside of the run")
         if earlier:
             client.update_run(self._id, status="RUNNING")

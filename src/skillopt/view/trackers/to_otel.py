@@ -26,7 +26,8 @@ _LONGEST = 16_000
 
 
 class OpenTelemetry:
-    """Sends spans: a step's span has its values as attributes, the run's span has the versions and final figures."""
+    """Sends spans. The span of a step has the step's values as attributes; the span of the run has the versions and the
+    final figures."""
 
     def begin(self, about: About) -> None:
         resource = Resource.create({"service.name": about.settings.project, "service.version": __version__})
