@@ -34,7 +34,8 @@ Form = Literal["schema", "json", "text"]
 
 @dataclass(frozen=True, kw_only=True)
 class Schema:
-    """A JSON schema for the reply. `name` is the stage that asks, so a server can tell stages apart."""
+    """A JSON schema for the reply. `name` is the stage that sends the request, so a server can distinguish the
+    stages."""
 
     name: str
     body: JsonObject
@@ -71,7 +72,7 @@ class ChatRequest:
     """The reasoning effort; if empty, the endpoint decides."""
     tools: tuple[ToolDefinition, ...] = ()
     shared_prefix: bool = False
-    """True if other requests begin with the same tools and system prompt; then caching them saves money."""
+    """True if other requests begin with the same tools and system prompt. Caching this beginning then saves money."""
 
     def prefix(self) -> str:
         """System prompt and tools as one text; empty if the prefix is not shared."""
@@ -139,15 +140,15 @@ class ChatModel:
     name: str = ""
     """The model's name as the user wrote it, `provider:model`."""
     endpoint: str = ""
-    """The URL, or the hash of the weights: it distinguishes models of the same name."""
+    """The model's URL, or the hash of its weights: it distinguishes models of the same name."""
     deterministic: bool = False
     """True if the same request always gives the same reply."""
     max_concurrency: int | None = None
     """The maximum number of calls in flight; None: any number."""
     human_paced: bool = False
-    """Does a person write the replies? That may take hours, so only the end of the run ends a call."""
+    """True if a person writes the replies. That may take hours, so only the end of the run ends a call."""
     ends_calls: bool = False
-    """Does the model end a slow call itself, with TransientError?"""
+    """True if the model ends a slow call itself, with TransientError."""
     waiting: Mapping[int, Path] = {}
     """The open requests to a person: the folder of each, by number."""
 
@@ -231,7 +232,7 @@ class ModelSpec:
 
 
 class ModelError(SkillOptError):
-    """A call got no usable reply. This is not a wrong answer, so it has no score. The message contains no secret."""
+    """A call got no usable reply. The task then has no score: no answer was wrong. The message has no secret."""
 
     def __init__(self, message: str, *, usage: Usage | None = None) -> None:
         super().__init__(redact(message))
@@ -240,7 +241,7 @@ class ModelError(SkillOptError):
 
 
 class TransientError(ModelError):
-    """An error that may go away by itself (429, 5xx, a timeout, a reset): another try may help."""
+    """An error that may go away by itself (429, 5xx, a timeout, a reset): one more try may help."""
 
     def __init__(
         self,
@@ -254,8 +255,8 @@ class TransientError(ModelError):
         super().__init__(message, usage=usage)
         self.retry_after = retry_after
         self.throttled = overloaded
-        """True if the endpoint rejected the call because there are too many (429, 503, 529). The item is tried again
-        and never set aside for it."""
+        """True if the endpoint rejected the call because there are too many calls (429, 503, 529). The item is then
+        tried again; it is never set aside for this reason."""
         self.overloaded = overloaded or retry_after is not None
         """True if the endpoint is overloaded (429, 503): fewer calls in flight may help."""
         self.reached = reached
@@ -267,13 +268,13 @@ class RefusedError(ModelError):
 
 
 class UnansweredError(RefusedError):
-    """All tries of one request failed, while other requests were answered. The cause may be the item or a partial
-    outage, so the item is set aside only if it fails again in later rounds."""
+    """All tries of one request failed, while other requests were answered. The cause may be the item, or a partial
+    outage of the endpoint. So the item is set aside only if it fails again in later rounds."""
 
 
 class FormRefusedError(RefusedError):
-    """The endpoint refuses this form of `response_format`; another form may work."""
+    """The endpoint refuses this form of `response_format`; a different form may work."""
 
 
 class FatalError(ModelError):
-    """An error that another try cannot help (401, 403, 404, a 400 caused by our request). It ends the run at once."""
+    """An error that comes again at every try (401, 403, 404, a 400 caused by our request). It ends the run at once."""

@@ -29,7 +29,7 @@ from skillopt.models.call import Caller, backoff, stop_on_disk_error, timed
 from skillopt.record.journal import JournalRow
 
 RETRIES = 2
-"""The maximum number of retries of a rollout. They are few: an agent retries by itself, and a rollout may take
+"""The maximum number of retries of a rollout. It is small, because an agent retries by itself and a rollout may take
 minutes."""
 
 Work = Callable[[], Awaitable[JsonObject]]
@@ -63,8 +63,8 @@ class BoundChat:
         self._low_priority = low_priority
         self._turn = 0
         self.calls: list[dict[str, float]] = []
-        """One entry per call, in order: its tokens, its seconds, and whether the reply was cut off. The seconds leave
-        out the waits for a slot and after a rejected call."""
+        """One entry per call, in order: its tokens, its seconds, and whether the reply was cut off. The seconds do not
+        include the waits for a slot and after a rejected call."""
         self._waits: list[float] = []
         self.tools: list[ToolDefinition] = []
         """All tools that the target was offered."""
@@ -103,7 +103,7 @@ class BoundChat:
         text = json.dumps(["whole rollout", caller.model.endpoint, caller.model.name, *identity, label], sort_keys=True)
         key = hashlib.sha256(text.encode()).hexdigest()
         started = time.monotonic()
-        async with caller.rollout_lock(key):  # a deterministic agent is not asked twice at the same time, either
+        async with caller.rollout_lock(key):  # so a deterministic agent is not asked twice at the same time
             stored = caller.journal.get(key, 1)
             if stored is not None:
                 caller.from_journal += 1
@@ -131,7 +131,7 @@ class BoundChat:
         for attempt in itertools.count():
             caller.switch.check()
             before = before if attempt else caller.opaque_rollouts
-            self._turn = 0  # a second try sends the same requests and finds the first one's replies
+            self._turn = 0  # a second try sends the same requests and finds the replies to those of the first try
             try:
                 result = await self._counted(work)
                 caller.opaque_rollouts += 1

@@ -1,4 +1,4 @@
-"""A run's limits and spending. A call counts by an estimate until its reply brings the real usage."""
+"""A run's limits and spending. Until a call's reply tells the real usage, an estimate is counted."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Budget:
 
     @contextmanager
     def call(self, model: str, estimate: Usage) -> Iterator[Callable[[Usage], None]]:
-        """Count a call by its estimate while it is in flight. Call the yielded function with the real usage; if it is
-        not called, the call costs nothing. Raises Stopped if a limit is reached."""
+        """Count a call by its estimate while it is in flight. The caller reports the real usage to the yielded
+        function; without a report, the call costs nothing. Raises Stopped if a limit is reached."""
         for what, (spent, limit) in self.spent().items():
             if limit is not None and spent >= limit:
                 raise _reached(f"max_{what}", limit)
@@ -97,7 +97,7 @@ def total_cost(total: Total, prices: Mapping[str, Price]) -> float | None:
     usage = Usage(prompt=total.prompt_tokens, completion=total.completion_tokens, cached=total.cached_tokens)
     usage = replace(usage, written=total.written_tokens)
     if provider_of(total.model).is_function and usage == Usage(prompt=0, completion=0):
-        return 0.0  # a function that reported nothing may call no model; the verdict mentions it
+        return 0.0  # a function that reported no usage may have called no model; the verdict mentions this
     return cost_of(usage, price_of(total.model, prices))
 
 

@@ -47,7 +47,8 @@ _canonical = json.JSONEncoder(sort_keys=True).encode
 LONGEST_WAIT = 60.0
 """The longest wait in seconds between two tries, unless the endpoint's Retry-After asks for more."""
 LONGEST_TURNED_AWAY = 20.0
-"""The longest wait in seconds after a 429. It is shorter, because the limiter then sends fewer calls at once."""
+"""The longest wait in seconds after a 429. It is shorter than LONGEST_WAIT, because after a 429 the limiter sends fewer
+calls at once."""
 
 STARTED_AT_ONCE = 256
 """The number of calls that start before the event loop runs anything else."""
@@ -117,10 +118,10 @@ class Caller:
     ) -> ChatReply:
         """Return the reply: from the journal if it is there, else from the model.
 
-        `label` names the sample (split, item, step, repeat). A noisy model is asked again for each label; a
-        deterministic model is asked once per request, and the label is ignored. Set `low_priority` if nothing waits
-        for the reply yet. The seconds without a request in flight (the wait for a slot, and the wait after a rejected
-        call) are appended to `waits`.
+        `label` names the sample (split, item, step, repeat). A noisy model is asked again for each label. A
+        deterministic model is asked once per request; the label is ignored. Set `low_priority` if nothing waits for the
+        reply yet. The seconds in which the request was not in flight (it waited for a slot, or after a rejection) are
+        appended to `waits`.
         """
         purpose, label = label, "" if self.deterministic else label
         request = ChatRequest(
@@ -144,7 +145,7 @@ class Caller:
         try:
             async with self._warming.turn(request, low_priority, waits):
                 reply = await self._paid(request, low_priority, waits)
-                # People read the optimizer's requests in the journal; the target's are in its trajectories.
+                # People read the optimizer's requests in the journal; the target's requests are in its trajectories.
                 keeps = self.role == "optimizer" and stage != "judge"
                 sent = {SENT: {"label": purpose, "messages": self.clean([*messages])}} if keeps else {}
                 await self._store(reply, sent, key=key, attempt=attempt, stage=stage, turn=turn)
@@ -193,7 +194,7 @@ class Caller:
             await self.journal.store(row)
 
     async def _paid(self, request: ChatRequest, low_priority: bool, waits: list[float]) -> ChatReply:
-        """Send a request until the model replies; raise if another try cannot help."""
+        """Send a request until the model replies; raise an error if one more try cannot help."""
         first, others, failures = 0.0, 0, 0
         reply: ChatReply | None = None
         for attempt in itertools.count():
@@ -232,8 +233,8 @@ class Caller:
 
     @contextlib.contextmanager
     def _accounted(self, estimate: Usage, sent: Sent) -> Iterator[Callable[[ChatReply], ChatReply]]:
-        """Count one try in the budget and the endpoint's limits. Yields a function that takes the reply and cleans
-        it."""
+        """Count one try in the budget and in the endpoint's limits. Yields a function that counts the reply, and
+        returns it without secrets."""
         endpoint = self.limiter.endpoint
         human_paced = self.model.human_paced
         with self.budget.call(self.model.name, estimate) as paid:
@@ -291,8 +292,9 @@ class Caller:
     def _give_up(self, error: TransientError, attempt: int, failures: int, seconds: float, others: int) -> None:
         """Raise if the call should not be tried again.
 
-        `seconds` is the time since the first try; `others` is how many other calls were answered in it. A rejection
-        (429) is not the item's fault: only the seconds limit it, and the item is not set aside.
+        `seconds` is the time since the first try; `others` is the number of other calls that were answered in this
+        time. A rejection (429) is not the item's fault: only the seconds limit the tries, and the item is not set
+        aside.
         """
         self.check_wait(error)
         if not error.reached and not self._reached and attempt >= 2:
@@ -354,7 +356,7 @@ def backoff(error: TransientError, attempt: int) -> float:
 
 
 def _characters(content: Any) -> int:
-    """Length of a message's text; an image counts as a thousand tokens."""
+    """The number of characters of a message's text; for an image, those of a thousand tokens."""
     if isinstance(content, list):
         return sum(len(part["text"]) if part.get("type") == "text" else 4000 for part in content)
     return len(str(content or ""))

@@ -1,7 +1,7 @@
 """A command line that answers requests: `command:…`, or a coding agent by name (`claude-code:`, `codex:` …).
 
-The prompt is on standard input, the reply on standard output. Each request gets its own process and empty folder. The
-command gets only harmless environment variables, its own, and those that the user names.
+The prompt is on standard input, the reply on standard output. Each request gets its own process and its own empty
+folder. The command gets only harmless environment variables, its own, and those that the user names.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ class CommandOptions(Options):
     args: tuple[str, ...] = ()
     """Further arguments of the command."""
     at_once: int | None = Field(default=None, ge=1)
-    """The maximum number of commands that run at the same time; null: the number that the command is known to
+    """The maximum number of commands that run at the same time; if null, the number that the command is known to
     handle."""
 
 
 class CommandModel(ChatModel):
-    """One command line as a ChatModel. It has no JSON mode: schemas are spelled out in the prompt."""
+    """One command line as a ChatModel. It has no JSON mode: schemas are written as text in the prompt."""
 
     ends_calls = True  # its own time limit is longer than an endpoint's
 
@@ -128,7 +128,7 @@ def open_command(spec: ModelSpec) -> ChatModel:
     """Make the model that runs a role's command; raises UserError if there is no such program, or its options are
     wrong."""
     if spec.role == "target":
-        return UnseenModel(spec.name)  # a command as the target does tasks (tasks/command.py)
+        return UnseenModel(spec.name)  # if the target is a command, tasks/command.py runs it
     where = f"models.{spec.role}_model"
     options = CommandOptions.read(spec.config.models.optimizer_options, f"models.{spec.role}_options")
     preset = preset_of(spec.provider.prefix)
@@ -143,7 +143,7 @@ def open_command(spec: ModelSpec) -> ChatModel:
 
 
 def prompt_text(messages: tuple[Message, ...]) -> str:
-    """All messages as one text; each has its role if the model has replied before."""
+    """All messages as one text. If one of them is a reply of the model, each message is shown with its role."""
     named = any(message["role"] == "assistant" for message in messages)
     texts = [(message["role"], content_text(message.get("content"))) for message in messages]
     return "\n\n".join(f"[{role}]\n{text}" if named else text for role, text in texts) + "\n"

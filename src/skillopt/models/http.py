@@ -15,7 +15,7 @@ from skillopt.models.base import FatalError, FormRefusedError, ModelError, Refus
 _TRANSIENT = {408, 409, 425, 429}
 _OVERLOADED = {429, 503, 529}
 _ITEM_STATUS = {400, 422, 500}
-"""Statuses that may be due to the item. Some versions of llama-server answer 500 if a prompt is too long."""
+"""HTTP statuses whose cause may be the item. Some versions of llama-server answer 500 if a prompt is too long."""
 _ITEM_CODES = {
     "content_filter",
     "context_length_exceeded",
@@ -38,7 +38,7 @@ _TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.I | re.S)
 _UNSEEN = re.compile(r"<(script|style)\b.*?</\1>", re.I | re.S)
 _TAG = re.compile(r"<[^>]*>")
 _LONGEST = 86_400.0
-"""The longest wait in seconds. If an endpoint asks for more than a day, that is a mistake."""
+"""The longest wait in seconds: one day. If an endpoint asks for a longer wait, that is a mistake."""
 _MOST_TOKENS = 10**9
 _SEARCHED = 2**16
 """The maximum number of characters of an error that are searched for its meaning."""
@@ -56,7 +56,7 @@ def classify(
     """The error to raise for a response with this status. `body` is parsed JSON, or bytes if it is not JSON."""
     words, codes = complaint(body)
     words = words.strip().removeprefix(f"{status}: ")  # some bodies repeat the status
-    text = f"{where}: {clean(words)[:500]}"  # redact first: a key that is cut in two would not be found
+    text = f"{where}: {clean(words)[:500]}"  # redact before cutting: a key that is cut in two would not be found
     words = words[:_SEARCHED]
     if status == 429 and codes & {"insufficient_quota", "billing_error"}:
         return FatalError(text)
@@ -79,8 +79,8 @@ def complaint(body: Any) -> tuple[str, set[str]]:
 
 
 def _error_of(body: Any) -> Any:
-    """The part of a body that describes the error. Google wraps it in a list; Bedrock names it `Error` or not at
-    all."""
+    """The part of a body that describes the error. Google puts it into a list. Bedrock calls it `Error`, or puts its
+    fields directly into the body."""
     body = body[0] if isinstance(body, list) and body else body
     return (body.get("error") or body.get("Error") or body) if isinstance(body, dict) else None
 
@@ -114,7 +114,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     for text, unit in ((milliseconds, 1000.0), (value, 1.0)):
         if (wait := _number(text)) is not None:
             return min(_LONGEST, max(0.0, wait / unit))
-    then, now = _date(value), _date(headers.get("Date", ""))  # the endpoint's clock, as ours may be wrong
+    then, now = _date(value), _date(headers.get("Date", ""))  # use the endpoint's clock, because ours may be wrong
     return None if then is None else min(_LONGEST, max(0.0, then - (time.time() if now is None else now)))
 
 

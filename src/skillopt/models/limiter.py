@@ -22,7 +22,7 @@ T = TypeVar("T")
 START = 32
 """The first limit of calls in flight. It doubles, up to the user's limit, until a call is throttled."""
 WINDOW = 40
-"""The number of recent calls that show the state of an endpoint."""
+"""The number of recent calls from which the state of an endpoint is concluded."""
 
 
 class Switch:
@@ -42,7 +42,7 @@ class Switch:
             raise self.reason
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep; raise the reason if the run ends in the meantime."""
+        """Sleep. If the run ends in the meantime, raise the reason."""
         try:
             await asyncio.wait_for(self._tripped.wait(), seconds)
         except TimeoutError:
@@ -50,7 +50,8 @@ class Switch:
         self.check()
 
     async def until(self, work: Awaitable[T], seconds: float | None) -> T:
-        """Return the result of `work`. Raises TimeoutError after `seconds`, or the reason if the run ends first."""
+        """Return the result of `work`. Raises TimeoutError after `seconds`. If the run ends before that, raises the
+        reason."""
         task, end = asyncio.ensure_future(work), asyncio.ensure_future(self._tripped.wait())
         try:
             await asyncio.wait({task, end}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -94,7 +95,7 @@ class Bucket:
 
     def __init__(self, per_minute: float) -> None:
         self.rate = per_minute / 60
-        self._most = max(1.0, per_minute / 6)  # ten seconds' worth at once: providers also count short windows
+        self._most = max(1.0, per_minute / 6)  # at most ten seconds' worth: providers limit short periods, too
         self._level = self._most
         self._seen = time.monotonic()
 
@@ -114,8 +115,8 @@ class Bucket:
 
 
 class Slots:
-    """Slots for calls in flight; `limit` may change. Waiting calls get free slots in order of arrival: calls that are
-    sent `again` first, `low_priority` calls last."""
+    """Slots for calls in flight; `limit` may change. Free slots go first to waiting calls that are sent `again`, last
+    to `low_priority` calls; among equal calls, to the one that came first."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -162,12 +163,13 @@ class Sent:
 class Endpoint(Slots):
     """The state of one server: how many calls in flight it can handle, and whether it asked for a pause.
 
-    The limit falls if most recent calls from some level on were rejected; it is then one less than that level. Single
-    rejections do not lower it, because a server may reject every fifth call at any level. The limit grows by one after
-    as many successes as the limit. If growing was a mistake, it takes twice as many successes the next time.
+    The limit falls if most of the recent calls that were sent at some level or above it were rejected; the new limit is
+    one less than that level. Single rejections do not lower it, because a server may reject every fifth call at any
+    level. The limit grows by one after as many successes as the limit. If that was a mistake, it needs twice as many
+    successes to grow again.
 
-    A call without an answer counts as accepted. A rejection comes at once and a reply takes time, so otherwise the
-    first responses would be mostly rejections.
+    A call that has no answer yet counts as accepted. Rejections come at once, but replies take time: without these
+    calls, most of the first responses would be rejections.
     """
 
     def __init__(self, ceiling: int) -> None:
@@ -254,8 +256,8 @@ class Limiter:
     async def enter(
         self, switch: Switch, *, tokens: float = 0, again: bool = False, low_priority: bool = False
     ) -> Sent:
-        """Wait until a call of about `tokens` tokens may be sent. A call that is sent `again` goes before all others, a
-        `low_priority` call after them."""
+        """Wait until a call of about `tokens` tokens may be sent. A call that is sent `again` goes before all other
+        calls; a `low_priority` call goes after them."""
         await self._slots.enter(again=again, low_priority=low_priority)
         level = 0
         try:

@@ -28,8 +28,8 @@ from skillopt.provider_table import local_processes, split_name
 
 WORKER = Path(__file__).with_name("local_worker.py")
 MAX_TOKENS = 1024
-"""The maximum number of tokens of a reply if the request names no limit; a small model may go on until the context is
-full."""
+"""The maximum number of tokens of a reply if the request names no limit; without a limit, a small model may write until
+the context is full."""
 MAX_CRASHES = 3
 """The number of crashes in a row after which the model gives up."""
 
@@ -37,15 +37,15 @@ MAX_CRASHES = 3
 class LocalModel(ChatModel):
     """A model in a GGUF file: `local:NAME` of the weights catalogue, or `local:/path/to/file.gguf`.
 
-    Nothing is loaded or fetched before the first chat. On one machine, the same request gives the same reply, whatever
-    requests came before it and however many workers there are; local_worker.py says why. The default temperature is 0,
-    and the default seed is fixed.
+    Nothing is loaded or fetched before the first chat. On one machine, the same request gets the same reply. It does
+    not matter which requests came before and how many workers there are; local_worker.py says why. The default
+    temperature is 0, and the default seed is fixed.
 
     workers: the number of processes, one thread each; by default one per core, up to four. They share the weights'
     memory.
-    context: the most tokens of prompt and reply together; a longer prompt is a RefusedError.
-    prefix_cache: evaluate a system message once, not for each request. Replies may differ from those without the cache,
-    because of rounding, but with either setting the same request gives the same reply.
+    context: the maximum number of tokens of prompt and reply together; a longer prompt raises RefusedError.
+    prefix_cache: evaluate a system message once, not for each request. Because of rounding, replies with the cache may
+    differ from replies without it; but with either setting, the same request always gets the same reply.
     """
 
     deterministic = True
@@ -83,7 +83,7 @@ class LocalModel(ChatModel):
         return self._pool.pids()
 
     async def close(self) -> None:
-        """End the worker processes, also in the middle of a reply. The model cannot be used afterwards."""
+        """End the worker processes, even in the middle of a reply. The model cannot be used afterwards."""
         await asyncio.to_thread(self._pool.close)
         if self._folder is not None:
             self._folder.cleanup()
@@ -107,7 +107,8 @@ class LocalModel(ChatModel):
         return reply
 
     def _started(self) -> WorkerProcess:
-        """Start a worker and load the model. If the weights are missing, the first thread that comes fetches them."""
+        """Start a worker and load the model. If the weights are missing, the first thread that needs them fetches
+        them."""
         with self._starting:
             try:
                 file = weights.resolve(self._weights)

@@ -5,8 +5,8 @@ local.py starts it as a separate script, without the rest of the package (child.
 Why a reply depends only on its request, although a skill is evaluated only once: a float sum depends on how a prompt
 was cut into batches, and llama.cpp's own prompt cache cuts it at the first difference from the request before. Here
 every request starts from the saved state of its prefix (`prefixes`). That state was evaluated from the saved state of
-the prefix before it, down to an empty context. So the cuts depend only on the messages, not on earlier requests or the
-worker. Restoring a state takes about a millisecond.
+the prefix before it, down to an empty context. So the cuts depend only on the messages, not on earlier requests and not
+on the worker. Restoring a state takes about a millisecond.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from skillopt.chat_protocol import CompletionBody, JsonObject, Message
 
 PLACEHOLDER = "~"
-"""The text of the user's message if only the system message is to be evaluated."""
+"""The text of the user's message in a request that only evaluates the system message."""
 STATE_BYTES = 512 << 20
 """The maximum number of bytes of all saved states of one model; the least recently used are removed first."""
 
@@ -74,7 +74,7 @@ class Engine:
         params.n_parallel = 1
         params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1  # more threads slow a busy machine
         params.n_threads_http = 1
-        params.api_keys = [self._key]  # llama.cpp opens a loopback port; nobody else may use it
+        params.api_keys = [self._key]  # llama.cpp opens a loopback port; no other program may use it
         params.slot_save_path = f"{self._states}{os.sep}"
         params.cache_ram_mib = params.n_ctx_checkpoints = 0  # only our own states are stored
         params.fit_params = params.warmup = params.ui = False
@@ -87,7 +87,7 @@ class Engine:
         self._address = str(self._server.listening_address).split("//")[1]
 
     def chat(self, request: CompletionBody) -> JsonObject:
-        # Tools come before the messages in the prompt, so a prefix without them is another prompt.
+        # Tools come before the messages in the prompt, so a prefix without tools is a different prompt.
         cached_prefixes = prefixes(request["messages"]) if self._prefix_cache and not request.get("tools") else []
         restored = len(cached_prefixes)
         while restored and not self._restore(cached_prefixes[restored - 1]):

@@ -129,8 +129,8 @@ class OpenAIChat(ChatModel):
         return replace(reply, text=answer(reply.text))
 
     def _no_completion(self, body: bytes, usage: Usage) -> Exception:
-        """The error for a response without a reply. A web page from a URL that never gave a reply means that the URL is
-        incomplete: trying again does not help."""
+        """The error for a response without a reply. If a web page comes from a URL that has never sent a reply, the URL
+        is incomplete; trying again does not help."""
         raw = body.decode(errors="replace")
         page = web_page(raw)
         content = self._clean(page or " ".join(raw.split()))[:200] or "nothing"
@@ -139,7 +139,7 @@ class OpenAIChat(ChatModel):
         return FatalError(f"{text}{hint}") if hint else TransientError(text, usage=usage)
 
     def _try_url(self) -> str:
-        """A hint for people if the address may be incomplete: most servers have their API below /v1. Else empty."""
+        """A hint for people if the address may be incomplete (most servers have their API below /v1); else empty."""
         api_path = re.search(r"/(v\d+\w*|openai|api)(/|$)", urlsplit(self.endpoint).path)
         return "" if api_path else f"; is the URL complete? Try {self.endpoint}/v1"
 
@@ -155,7 +155,7 @@ class OpenAIChat(ChatModel):
 
     def _clean(self, text: str) -> str:
         """The text without the key, which many endpoints repeat in an error."""
-        return redact(text.replace(self._key, "***") if self._key else text)  # redact alone misses short keys
+        return redact(text.replace(self._key, "***") if self._key else text)  # `redact` alone does not find short keys
 
     async def close(self) -> None:
         await self._transport.close()
@@ -228,7 +228,7 @@ def answer(text: str) -> str:
 
 
 def _text(content: Any) -> str:
-    """A reply's text, joined if it comes in parts, without parts that are thinking."""
+    """A reply's text without the model's thinking. If it comes in parts, they are joined."""
     if isinstance(content, list):
         return "".join(str(part.get("text", "")) for part in content if part.get("type") == "text")
     if content is not None and not isinstance(content, str):
@@ -241,7 +241,7 @@ def _tool_calls(calls: Any) -> tuple[ToolCall, ...]:
     called: list[ToolCall] = []
     for index, call in enumerate(calls or ()):
         name, arguments = str(call["function"]["name"]), call["function"].get("arguments")
-        text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})  # some send the object itself
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})  # some servers send an object
         function: FunctionCall = {"name": name, "arguments": text}
         called.append({"id": str(call.get("id") or f"call_{index}"), "type": "function", "function": function})
     return tuple(called)

@@ -1,4 +1,5 @@
-"""Prices of tokens: the user's own, then the list prices of genai-prices. An unknown price stays unknown."""
+"""Prices of tokens: the user's own prices or, for other models, the list prices of genai-prices. A price that is in
+neither is unknown."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from skillopt.provider_table import program_of, provider_of, split_name
 
 @cache
 def list_price(model: str) -> Price | None:
-    """Today's price in the list of genai-prices: for short prompts, at the hour when it is highest."""
+    """Today's price in the list of genai-prices: the price for short prompts at the most expensive hour of the day."""
     price_list = provider_of(model).price_list
     if not price_list:
         return None
@@ -46,7 +47,7 @@ def price_of(model: str, overrides: Mapping[str, Price]) -> Price | None:
 
 
 def is_priced(model: str, overrides: Mapping[str, Price]) -> bool:
-    """Is there a price, or does the command line report its cost?"""
+    """True if there is a price for the model, or the model is a command line that reports its cost."""
     return program_of(model).reports_cost or price_of(model, overrides) is not None
 
 

@@ -104,7 +104,7 @@ class ProviderChat(ChatModel):
             raise TransientError(text, usage=Usage()) from error
 
     def _explained(self, error: Any, sent: Sequence[str]) -> ModelError | ParameterRefused:
-        """The endpoint's error as an error of SkillOpt, of the same type as in openai_chat.py."""
+        """The endpoint's error, converted to the same type of SkillOpt's errors that openai_chat.py raises."""
         body = error.body if error.body is not None else str(error)
         for name in sent:
             if name in self._optional and any(
@@ -167,7 +167,7 @@ def open_provider(spec: ModelSpec) -> ProviderChat:
 
 
 def library_knows(provider: str) -> bool:
-    """Does pydantic-ai know this provider, although provider_table.py does not list it?"""
+    """True if pydantic-ai knows a provider of this name. It may be missing in provider_table.py."""
     if importlib.util.find_spec("pydantic_ai") is None:
         return False
     from pydantic_ai.providers import infer_provider_class
@@ -217,7 +217,7 @@ def _http_client(provider_class: type) -> dict[str, Any]:
     kind = re.search(r"(httpx2?)\.AsyncClient|HTTPClient", str(parameter.annotation)) if parameter else None
     if kind is None:
         return {}
-    newest = "httpx2" if importlib.util.find_spec("httpx2") else "httpx"  # some SDKs take only the older one
+    newest = "httpx2" if importlib.util.find_spec("httpx2") else "httpx"  # some SDKs accept only the older library
     library = importlib.import_module(kind[1] or newest)
 
     async def bound(response: Any) -> None:
@@ -302,7 +302,8 @@ def _parts(content: Any) -> str | list[UserContent]:
 
 
 def _parameters(request: ChatRequest) -> ModelRequestParameters:
-    """The request's tools and schema. The provider takes the schema natively, or as a tool named after the stage."""
+    """The request's tools and schema. The schema is sent in the provider's own form, or as a tool named after the
+    stage."""
     from pydantic_ai.models import ModelRequestParameters
     from pydantic_ai.output import OutputObjectDefinition
     from pydantic_ai.tools import ToolDefinition

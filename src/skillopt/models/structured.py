@@ -1,8 +1,8 @@
 """Structured replies: sends a schema, and returns a checked value or the reason why there is none.
 
-An endpoint that refuses a JSON schema is asked in JSON mode. If it refuses that too, it is asked in plain text, with
-the schema in the message. Thinking, prose and code fences around the object are removed. A reply that was cut off is
-never used, even if it could be parsed.
+An endpoint that refuses a JSON schema is asked in JSON mode. If it refuses JSON mode, too, it is asked in plain text,
+with the schema in the message. Thinking, prose and code fences around the object are removed. A reply that was cut off
+is never used, even if it could be parsed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
 class FlawedReplyError(ValueError):
-    """Only a part of the reply can be used. The optimizer is asked once more; if the second reply is no better, that
+    """Only a part of the reply can be used. The optimizer is asked once more. If the second reply is not better, that
     part is used."""
 
     def __init__(self, problem: str, value: object) -> None:
@@ -48,9 +48,9 @@ class CheckedReply(Generic[T]):
     value: T | None = None
     lost: str = ""
     unreachable: bool = False
-    """Did the endpoint fail? False if the model's reply was unusable."""
+    """True if the endpoint failed; False if the model replied, but its reply was unusable."""
     unusable: tuple[str, ...] = ()
-    """The problem with each unusable reply that was paid for, also if the second reply was usable."""
+    """The problems of all unusable replies that were paid for, even if a second reply was usable."""
 
 
 async def ask(
@@ -96,7 +96,7 @@ def _with_reply(problem: str, text: str) -> str:
 
 
 def _shortened(text: str) -> str:
-    """A bad reply for the second request: only beginning and end if it is long; never empty."""
+    """A bad reply as the second request repeats it: if it is long, only its beginning and its end; never empty."""
     half = LONGEST_BAD_REPLY // 2
     shown = text if len(text) <= LONGEST_BAD_REPLY else f"{text[:half]}\n[…]\n{text[-half:]}"
     return shown.strip() or "(empty)"
@@ -114,7 +114,7 @@ async def _call(optimizer: Caller, messages: list[Message], schema: Schema, *, l
         except FormRefusedError:
             if form not in NEXT_FORM:
                 raise
-            if optimizer.form == form:  # another request may have found out in the meantime
+            if optimizer.form == form:  # another request may have noticed the refusal in the meantime
                 optimizer.form = NEXT_FORM[form]
 
 
@@ -142,7 +142,7 @@ def parse(reply: ChatReply) -> Any:
 def without_thinking(text: str) -> str:
     """The reply without a reasoning model's thoughts; empty if the thoughts do not end."""
     if _BEGINS_WITH_OBJECT.match(text):
-        return text  # a tag inside the object is part of its text
+        return text  # a tag inside the JSON object is part of the object's text
     tags = [(tag.start(), tag.end(), bool(tag[1]), tag[2].lower()) for tag in _THOUGHT_TAG.finditer(text)]
     last = {name: start for start, _, closes, name in tags if closes}
     outside: list[str] = []

@@ -99,8 +99,8 @@ def _unpacked(body: bytearray) -> bytearray:
 
 
 def env_proxy(url: str) -> str | None:
-    """The proxy that the environment names for this URL. aiohttp would look it up for every call and read the user's
-    .netrc each time, which takes longer than the rest of the call."""
+    """The proxy that the environment names for this URL. aiohttp itself would look up the proxy and read the user's
+    .netrc for every call, which takes longer than the rest of the call."""
     parts = urlsplit(url)
     if proxy_bypass(parts.hostname or ""):
         return None

@@ -1,7 +1,8 @@
-"""Warms an endpoint's prompt cache: the first request with a prefix is sent alone, and the others wait for its reply.
+"""Warms an endpoint's prompt cache: the first request with a prefix is sent alone; other requests with this prefix wait
+for its reply.
 
-Some providers store a prefix only when they reply (`Provider.warms_cache`), so requests that are sent at the same time
-would each pay for storing it. This changes when a request is sent, but no result.
+Some providers store a prefix only when they reply (`Provider.warms_cache`), so if requests are sent at the same time,
+each of them pays for storing it. Waiting changes when a request is sent, but it does not change any result.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from skillopt.models.base import ChatRequest
 from skillopt.provider_table import Provider
 
 KEPT = 270.0
-"""The seconds after which an unused prefix is no longer cached: providers keep it for five minutes."""
+"""Seconds after which an unused prefix is considered as no longer cached; providers keep it for five minutes."""
 
 
 class Warming:
@@ -28,7 +29,7 @@ class Warming:
         self._used: dict[str, float] = {}
         """The time of the last reply for each prefix."""
         self._first: dict[tuple[str, bool], asyncio.Future[None]] = {}
-        """The first request, which was sent alone, by prefix and priority."""
+        """The first requests, each of which was sent alone, by prefix and priority."""
 
     @contextlib.asynccontextmanager
     async def turn(self, request: ChatRequest, low_priority: bool, waits: list[float]) -> AsyncIterator[None]:

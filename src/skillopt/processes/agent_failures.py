@@ -1,4 +1,5 @@
-"""Classifies the errors of a command line: does it need a login, or has it reached a limit that will end?"""
+"""Classifies the errors of a command line: for example, it needs a login, or it has reached a limit that ends after
+some time."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ class AgentFailure:
 
 
 def classify_failure(text: str, now: datetime | None = None) -> AgentFailure:
-    """Classify the output of a failed command. Limits come first: their messages often name the account, too."""
+    """Classify the output of a failed command. Limits are searched first, because messages about limits often name the
+    account, too."""
     if _LIMIT.search(text):
         return AgentFailure(kind="limit", wait=_wait(text, now or datetime.now().astimezone()))
     return AgentFailure(kind="login" if _LOGIN.search(text) else "other")

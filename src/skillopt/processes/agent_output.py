@@ -12,7 +12,7 @@ from skillopt.chat_protocol import FunctionCall, Message, ToolCall
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])|[\x00-\x08\x0b-\x1f\x7f]")
 _API_ERROR = re.compile(r"\A\s*\[?API Error: ?(.{0,500}?)\]?\s*\Z", re.DOTALL)
-"""Matches an endpoint's refusal that some command lines print as an answer, with exit code 0."""
+"""Matches an endpoint's error that some command lines print as if it were an answer, with exit code 0."""
 _SHOWN = 4000
 """The maximum number of characters of one event in the transcript."""
 
@@ -31,7 +31,7 @@ class AgentOutput:
     """The cost in dollars; None if the agent does not report it."""
 
     def say(self, text: object, *, joined: bool = False) -> str:
-        """Add text of the agent and return it; `joined`: the text continues the one before."""
+        """Add text of the agent and return it; with `joined`, the text continues the previous one."""
         if joined and self.ends_with_text():
             self.messages[-1]["content"] = f"{self.messages[-1]['content']}{text!s}"
         else:
@@ -58,7 +58,7 @@ class AgentOutput:
         self.completion_tokens += sum(int((counts or {}).get(name) or 0) for name in completion)
 
     def or_error(self, missing: str) -> AgentOutput:
-        """This output; its error is `missing` if there is neither an answer nor an error."""
+        """Return this output. If it has neither an answer nor an error, its error becomes `missing`."""
         self.error = self.error or ("" if self.output else missing)
         return self
 
@@ -102,7 +102,7 @@ def tool_calls(messages: list[Message]) -> Iterator[tuple[str, str]]:
 
 
 def loaded(messages: list[Message], name: str) -> bool:
-    """Did the agent load this skill: by its tool for skills, or by reading the skill's SKILL.md?"""
+    """Did the agent load this skill? It may use its tool for skills, or read the skill's SKILL.md."""
     for tool, text in tool_calls(messages):
         if f"{name}/SKILL.md" in text or f"{name}\\\\SKILL.md" in text:
             return True

@@ -1,8 +1,8 @@
 """The code inside a worker process: it reads JSON lines from standard input and writes one line with the answer to
 each.
 
-It imports only the standard library, so a worker starts quickly. It ends when its input ends, even in the middle of an
-answer, so it cannot outlive the process that started it.
+It imports only the standard library, so a worker starts quickly. The worker ends when its input ends, even in the
+middle of an answer. So it cannot outlive the process that started it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def serve(
     at_end: Callable[[], None] = lambda: None,
 ) -> None:
     """Answer the lines of standard input until it ends. `begin` gets the first line and returns a function that answers
-    the later lines; `explain` makes the answer to a line that raised an error."""
+    the later lines; `explain` makes the answer to a line if its work raised an error."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C and ends this process afterwards
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # output of the work must not mix with the answers

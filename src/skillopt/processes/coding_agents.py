@@ -44,7 +44,7 @@ class Preset:
     files: Mapping[str, str] = field(default_factory=dict)
     """Files to write into the folder in which the agent answers a request: their texts by path."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables that turn off the agent's other work, such as updates and titles."""
+    """Environment variables that turn off work of the agent that no request needs, such as updates and titles."""
     pass_env: tuple[str, ...]
     """Environment variables that the agent always gets: its keys and URLs."""
     install: str

@@ -1,4 +1,5 @@
-"""Runs child processes: splits a command line, makes its environment, and ends it with everything that it started."""
+"""Runs child processes: splits a command line, makes its environment, and ends it together with every process that it
+started."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ from skillopt.errors import UserError
 
 PLAIN = ("PATH", "LANG", "LANGUAGE", "TZ", "TERM", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS")
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
-"""Environment variables of proxies. Every child gets them (in upper and lower case), `PLAIN`, LC_… and those that the
-user names."""
+"""Environment variables of proxies. Every child gets these (in upper and lower case), those in `PLAIN`, those that
+begin with LC_, and those that the user names."""
 LONGEST_OUTPUT = 8 << 20
 """The maximum number of bytes of a child's output; a child that prints more is ended."""
 _SCRIPTS = (".py", ".sh", ".js", ".ts", ".mjs", ".rb")
@@ -27,8 +28,8 @@ _GRACE = 1.0
 
 
 def split_command(command: str | Sequence[str], where: str, hint: str) -> list[str]:
-    """The words of a command line. Files among them become absolute paths; links are not followed, because they may be
-    those of a virtual environment."""
+    """The words of a command line. Words that are files become absolute paths. Links are not followed, because they may
+    belong to a virtual environment."""
     try:
         words = shlex.split(command) if isinstance(command, str) else [str(word) for word in command]
     except ValueError as error:
@@ -39,7 +40,7 @@ def split_command(command: str | Sequence[str], where: str, hint: str) -> list[s
 
 
 def fingerprint(words: Sequence[str], others: Iterable[Path] = ()) -> str:
-    """A hash of the scripts among the words, such as the user's, and of `others`; empty if there are none."""
+    """A hash of the scripts among the words, and of the files `others`; empty if there are none."""
     scripts = [Path(word) for word in words if word.endswith(_SCRIPTS)]
     texts = [path.name.encode() + b"\0" + path.read_bytes() for path in [*scripts, *others] if path.is_file()]
     return hashlib.sha256(b"\0".join(texts)).hexdigest() if texts else ""
@@ -52,7 +53,7 @@ def minimal_environ(named: Iterable[str]) -> dict[str, str]:
 
 
 def end_group(process: subprocess.Popen[bytes] | asyncio.subprocess.Process) -> None:
-    """End a child that leads its own process group, and everything that it started."""
+    """End a child that leads its own process group, and every process that it started."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 
@@ -71,7 +72,7 @@ class Finished:
 
 
 async def run_command(argv: list[str], *, cwd: Path, env: Mapping[str, str], stdin: str, timeout: float) -> Finished:
-    """Run a command to its end, or to its time limit; then end everything that it started."""
+    """Run a command until it ends or reaches its time limit; then end every process that it started."""
     process = await asyncio.create_subprocess_exec(
         *argv,
         cwd=cwd,
@@ -115,8 +116,8 @@ async def run_command(argv: list[str], *, cwd: Path, env: Mapping[str, str], std
 
 
 async def _ended(process: asyncio.subprocess.Process) -> None:
-    """Wait until the child itself has ended. Process.wait() also waits for the pipes, which a child's own child may
-    keep open for ever."""
+    """Wait until the child itself has ended. Process.wait() would also wait for the pipes, which a process that the
+    child started may keep open for ever."""
     while process.returncode is None:  # noqa: ASYNC110 - nothing else reports it
         await asyncio.sleep(0.01)
 

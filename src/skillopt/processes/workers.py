@@ -31,13 +31,13 @@ class WorkerGoneError(Exception):
 
 
 class WorkerProcess:
-    """One worker process. One thread at a time asks it; any thread may call `stop`."""
+    """One worker process. Only one thread at a time may call `ask`; any thread may call `stop`."""
 
     def __init__(self, script: Path, env: Mapping[str, str], *, log: bool = False) -> None:
         """With `log`, the last line of the process's standard error is part of an error's message."""
         self._log = tempfile.TemporaryFile() if log else None  # noqa: SIM115 - used as long as the process
         self._asking = threading.Lock()
-        # -P: the script's own folder, with names like `base`, must not come before the libraries.
+        # -P: modules in the script's own folder, such as `base`, must not replace those of libraries.
         self._process = subprocess.Popen(  # noqa: S603 - our own script
             [sys.executable, "-P", str(script)],
             stdin=subprocess.PIPE,
@@ -111,7 +111,7 @@ class WorkerProcess:
 
 
 class WorkerPool:
-    """At most `size` workers, which are started when they are needed. A worker that has ended is replaced."""
+    """At most `size` workers, which are started when they are needed. A new worker replaces one that has ended."""
 
     def __init__(self, start: Callable[[], WorkerProcess], size: int) -> None:
         self._start = start

@@ -64,7 +64,8 @@ elif found := re.search(r"Repair (\S+) ", TASK):
 
 
 class SimulatedClerk(SimulatedModel):
-    """Target and optimizer for tasks with files. (`sim:world` is the same for questions, with the same options.)"""
+    """Target and optimizer for tasks with files. (`sim:world` is the corresponding model for questions, with the same
+    options.)"""
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         reply = await super().chat(request)
@@ -103,7 +104,7 @@ def rules_in(skill: str) -> set[str]:
 
 
 def _missing(prompt: str, tag: str) -> dict[str, list[str]]:
-    """Return the rules that failures show as broken and that the skill does not state, each with its failures."""
+    """Return the rules that were broken in failures and are not in the skill, each with its failures."""
     known = rules_in(_block(prompt, "skill"))
     cited: dict[str, list[str]] = {}
     for row in _rows(prompt, tag):

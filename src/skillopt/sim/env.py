@@ -20,7 +20,7 @@ class SimWorld(Options):
     world: int = 0
     """The number that selects the secret codes; must be the same as the model's `world`."""
     rules: int = Field(default=12, ge=1, le=len(TOPICS))
-    """How many hidden rules there are to learn."""
+    """The number of hidden rules to learn."""
     topics_per_item: int = Field(default=2, ge=1, le=4)
     """The maximum number of codes that a task asks for."""
     systemic: float = Field(default=0, ge=0, le=1)

@@ -1,8 +1,8 @@
 """`sim:librarian`: a simulated agent that chooses skills by the words of their descriptions, and the optimizer that
 improves a description.
 
-The agent loads the skill whose description shares the most words with the request; words of a sentence that begins with
-"Not for" count against it. The optimizer reads the requests that failed and adds their words.
+The agent loads the skill whose description shares the most words with the request; words that the request shares with a
+sentence that begins with "Not for" are subtracted. The optimizer reads the requests that failed and adds their words.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A small deterministic world with simulated models as target and optimizer, for tests, demos and tests of faults.
+"""A small deterministic world with simulated models as target and optimizer, for tests (also of faults) and demos.
 
 Tasks ask for the secret codes of topics. The target knows no code: it follows rules such as "For maple, answer KX-42."
 in the skill, and in a package's references that SKILL.md names. The optimizer reads failures and states the missing
@@ -74,7 +74,7 @@ class SimOptions(Options):
     rate_limit_every: int = 0
     """Every n-th request is answered with 429 and Retry-After; 0 for no request."""
     most_in_flight: int = 0
-    """The maximum number of requests at once; more are answered with 429, without Retry-After. 0 for no limit."""
+    """The maximum number of requests at once; further ones are answered with 429, without Retry-After. 0: no limit."""
     retry_after: float = 1.0
     reset: float = 0.0
     """Share of requests whose connection is cut."""
@@ -87,7 +87,7 @@ class SimOptions(Options):
     torn: float = 0.0
     """Share of requests whose answer breaks off in the middle."""
     cut_off: float = 0.0
-    """Share of optimizer replies that are cut off in the middle, as if too long."""
+    """Share of optimizer replies that are cut off in the middle, as if the token limit was reached."""
     malformed: float = 0.0
     """Share of optimizer replies that are not JSON."""
     empty: float = 0.0
@@ -95,7 +95,7 @@ class SimOptions(Options):
     wrapped: float = 0.0
     """Share of optimizer replies with thoughts, prose and a code fence around the JSON. SkillOpt can read them."""
     no_schema: int = 0
-    """1: requests with a JSON schema are refused. 2: requests in JSON mode are refused too."""
+    """1: requests with a JSON schema are refused. 2: requests with a JSON schema or in JSON mode are refused."""
     opposites: int = 0
     """1: the optimizer also proposes two opposite edits, for a person to decide between."""
     paraphrase: int = 0
@@ -194,7 +194,7 @@ class SimulatedModel(ChatModel):
 
     @staticmethod
     def _seen(request: ChatRequest) -> list[Message]:
-        """Return the part of a request that decides its random choices. For the optimizer, this is the data that it
+        """Return the part of a request on which its random choices depend. For the optimizer, this is the data that it
         reads, without its instructions and without the target's name."""
         if request.schema is None:
             return list(request.messages)
@@ -233,7 +233,8 @@ class SimulatedModel(ChatModel):
 
 @dataclass(frozen=True)
 class Draw:
-    """Decides the fault, if any, of a request. If the same request is sent again, its fault may be another."""
+    """Chooses the fault, if any, to simulate for a request. The same request may get a different fault when it is sent
+    again."""
 
     seed: int
     key: str
@@ -261,7 +262,8 @@ def open_sim(spec: ModelSpec) -> SimulatedModel:
 
 
 def next_file(request: ChatRequest) -> str:
-    """Return the first unread reference that the skill, or a file that was read, names; empty if there is none."""
+    """Return the first reference that is named in the skill or in a file that was read, and that was not read yet;
+    empty if there is none."""
     if not any(tool["function"]["name"] == READ for tool in request.tools):
         return ""
     calls = [call for message in request.messages for call in message.get("tool_calls", ())]

@@ -1,9 +1,9 @@
 """The simulated world's optimizer: it reads requests and states the rules that were missing.
 
-It knows only the facts in a request. A code comes from an expected answer or from an earlier right output, never from
-the world. Edits that the history shows as rejected are not proposed again. Notes and guidance come from the results of
-edits and the outputs in the request. So a request that leaves something out teaches it less
-(tests/training/test_requests.py).
+The optimizer knows only the facts in a request. It finds a code in an expected answer or in an earlier right output; it
+never reads the codes of the world. It does not propose an edit again that was rejected according to the history. It
+writes notes and guidance from the results of edits and the outputs in the request. So if a request leaves something
+out, the optimizer learns less from it (tests/training/test_requests.py).
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def chance(*parts: object) -> float:
 
 
 def rules_in(text: str) -> dict[str, str]:
-    """Return the rules in a skill: the code of each topic. If a topic has several rules, the last rule counts."""
+    """Return the rules in a skill: the code of each topic. If a topic has several rules, the last rule is used."""
     return dict(_RULE.findall(text))
 
 
@@ -225,7 +225,7 @@ def _allowed(prompt: str) -> int:
 
 
 def _opposites(prompt: str, skill: str) -> list[SimEdit]:
-    """Propose two opposite edits, which only a person can decide between; none if the skill has one of them."""
+    """Propose two opposite edits, between which only a person can decide; none if the skill has one of them."""
     cited = [row["id"] for row in _rows(prompt, "failures")]
     if not cited or any(side in skill for side in OPPOSITES):
         return []
@@ -233,7 +233,7 @@ def _opposites(prompt: str, skill: str) -> list[SimEdit]:
 
 
 def _left_open(prompt: str) -> list[SimPattern]:
-    """Return a cause that no single task shows: only several tasks together show what sealed tickets need."""
+    """Return a cause that a single task does not show: only several tasks together show what sealed tickets need."""
     ids = _open_ids(prompt)
     cause = "the answer lacks its last word"
     return [{"name": _SEALED_PATTERN, "cause": cause, "trajectory_ids": ids}] if ids else []
@@ -245,8 +245,8 @@ def _open_ids(prompt: str) -> list[str]:
 
 
 def _systemic(prompt: str) -> SimReply:
-    """Propose one edit for all sealed tickets: the word that ends all their expected answers and is in no other task's
-    passing output."""
+    """Propose one edit for all sealed tickets: the word at the end of all their expected answers that no passing output
+    of a different task contains."""
     ids = _open_ids(prompt)
     last = {(row.get("expected", "").split() or [""])[-1] for row in _rows(prompt, "failures") if row["id"] in ids}
     others = {word for row in _rows(prompt, "passes") if SEALED not in row["task"] for word in row["output"].split()}
@@ -298,8 +298,8 @@ def spelled_out_schema(request: ChatRequest) -> Schema | None:
 
 
 def what_it_reads(letter: str) -> str:
-    """Return the data that decides the random choices for a request: the skill, and tasks with their outputs, without
-    the form of the request. Other texts are returned without the target's name."""
+    """Return the data on which the random choices for a request depend: the skill, and tasks with their outputs,
+    without the form of the request. Other texts are returned without the target's name."""
     fields = ("id", "change", "task", "output", "output_now")
     data = [_block(letter, tag) for tag in _DATA]
     rows = [[str(row.get(name, "")) for name in fields] for tag in _ROWS for row in _rows(letter, tag)]
@@ -335,7 +335,7 @@ def patterns_of(edits: list[SimEdit], cause: str) -> list[SimPattern]:
 
 
 def most_edits(schema: Schema) -> int:
-    """Return the most edits that the reply's schema allows."""
+    """Return the maximum number of edits that the reply's schema allows."""
     return cast("dict[str, dict[str, dict[str, int]]]", schema.body)["properties"]["edits"]["maxItems"]
 
 
@@ -374,8 +374,8 @@ def _guidance(prompt: str) -> list[SimLine]:
     """Return changes of the guidance for at most three rules that were lost or never stated. A line of the guidance
     that states another code is modified; other lines stay.
 
-    A regressed task passed before: its code is in the old output, if the difference shows that its rule was removed.
-    For a persistent failure, the code is in the expected answer.
+    If the difference of the skills shows that a regressed task's rule was removed, its code is in the old output, which
+    passed. For a persistent failure, the code is in the expected answer.
     """
     rules = rules_in("\n".join([_block(prompt, "skill"), *_files(prompt).values()]))
     removed = [line[1:] for line in _block(prompt, "difference").splitlines() if re.match(r"-(?!--)", line)]
@@ -415,7 +415,8 @@ def _notes(prompt: str) -> str:
 
 
 def _useless(applied: list[tuple[str, SimEdit]]) -> int:
-    """Count the edits with advice that were rejected, or whose topic needed a rule in spite of the advice."""
+    """Count the edits that gave only advice and did not help: they were rejected, or their topic still needed a
+    rule."""
     advised: set[str] = set()
     count = 0
     for verdict, edit in applied:

@@ -15,8 +15,8 @@ from skillopt.sim.optimizer import spelled_out_schema
 
 
 class SimServer:
-    """Serves one SimulatedModel. `requests` counts calls by their content; `most_in_flight` is the most calls at
-    once."""
+    """Serves one SimulatedModel. `requests` counts calls by their content; `most_in_flight` is the largest number of
+    calls that were in flight at once."""
 
     def __init__(self, options: SimOptions, api_key: str = "") -> None:
         self._model = SimulatedModel("sim:world", options)

@@ -1,7 +1,7 @@
-"""A folder of letters: `0001.json` is the request, `0001.md` the same for people, `0001.reply.json` the reply.
+"""A folder of letters: `0001.json` is the request, `0001.md` is the request for people, `0001.reply.json` is the reply.
 
-The file `0001.json` reserves the letter's number; it appears whole or not at all. A request that is already in a letter
-is found by its hash, so a resumed run writes no letter twice.
+The file `0001.json` reserves the letter's number; it is never half-written. A request that is already in a letter is
+found by its hash, so a resumed run does not write a letter twice.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class Box:
         return letter
 
     def post(self, request: ChatRequest, stage: str) -> Letter:
-        """The letter of a request: the one that was written earlier, or a new one."""
+        """The letter of a request: a letter that was written earlier for the same request, or a new one."""
         asked: JsonObject = {
             "run": self.run,
             "stage": stage,
@@ -202,8 +202,8 @@ class Box:
         return letter
 
     def send_back(self, letter: Letter, misfits: list[str]) -> None:
-        """Set aside a reply that does not fit, and write a page that says why; the letter is open again. A link or a
-        pipe is removed."""
+        """Rename the file of a reply that does not fit, and write a page that says why; the letter is open again. If
+        the reply is a link or a pipe, remove it."""
         refused = letter.reply.with_name(f"{letter.name}.refused{letter.reply.suffix}")
         keep = not letter.reply.is_symlink() and (letter.reply.is_file() or letter.reply.is_dir())
         write_atomic(letter.problem, problem_page(letter, misfits, refused.name if keep else ""))
@@ -213,7 +213,7 @@ class Box:
             letter.reply.unlink()
 
     def _take_number(self, asked: JsonObject) -> int:
-        """Write a request under a new number and return the number. No number that has a letter or a reply is used
+        """Write a request under a new number and return the number. A number that has a letter or a reply is not used
         again."""
         self.folder.mkdir(parents=True, exist_ok=True)
         number = max(self._taken(), default=0) + 1

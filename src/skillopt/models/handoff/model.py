@@ -14,15 +14,16 @@ from skillopt.skill.tokens import count_tokens
 POLL = 0.2
 """Seconds between two polls for a reply."""
 SETTLED = 5
-"""The number of polls during which a file must not change before it is checked: somebody may still be writing it."""
+"""The number of polls without a change after which a reply's file is checked. Before that, somebody may still be
+writing it."""
 
 
 @dataclass
 class HandoffModel(ChatModel):
-    """The model `handoff` or `handoff:FOLDER`. It is noisy: the same request may get another reply."""
+    """The model `handoff` or `handoff:FOLDER`. It is noisy: the same request may get different replies."""
 
     box: Box | None
-    """The letters of the run; None if no request will be sent, as when only the config is checked."""
+    """The letters of the run; None if no request will be sent, for example if only the config is checked."""
     name: str = "handoff"
     endpoint: str = "handoff"
     human_paced: bool = True

@@ -16,7 +16,8 @@ _FENCE = re.compile(r"`{3,}")
 
 
 def page(letter: Letter) -> str:
-    """The whole letter as Markdown. Text of tasks and models is inside fences that it cannot close."""
+    """The whole letter as Markdown. Texts of tasks and models are in code blocks with fences that these texts cannot
+    close."""
     parts = [
         f"# Letter {letter.name}: {letter.stage}",
         "You are asked in place of a model of a SkillOpt run. Everything that you need is in this letter. Answer from "
@@ -33,7 +34,8 @@ def page(letter: Letter) -> str:
 
 
 def problem_page(letter: Letter, problems: list[str], refused_name: str) -> str:
-    """The page about a reply that was refused. `refused_name` is the file that has it now; empty if it was removed."""
+    """The page about a reply that was refused. `refused_name` is the file that contains the reply now; empty if the
+    reply was removed."""
     listed = "\n".join(f"- {problem}" for problem in problems)
     where = (
         f"The reply that was not taken is `{refused_name}`." if refused_name else "The file that was there was removed."

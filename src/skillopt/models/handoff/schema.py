@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from jsonschema import ValidationError
 
 MOST = 12
-"""The maximum number of problems that are listed; more of them usually have one cause."""
+"""The maximum number of problems that are listed. If there are more, they usually have one cause."""
 LONGEST = 300
 """The maximum number of characters of one problem, because messages quote names and choices."""
 _TEXT: JsonObject = {"type": "string"}
@@ -32,7 +32,7 @@ _OURS: JsonObject = {
         "properties": {"type": "object", "additionalProperties": {"$ref": "#"}},
         "additionalProperties": {"type": "boolean"},
         "items": {"$ref": "#"},
-        # `^(this|that)$`, of plain text and names of new files: others may take for ever on an unlucky reply
+        # `^(this|that)$`, of plain text and names of new files: other patterns may take for ever on an unlucky reply
         "pattern": {"type": "string", "pattern": rf"^\^\((?:{_NEW_FILE}|[^()\[\]{{}}*+?.^$\\]|\\[^a-zA-Z0-9])*\)\$\Z"},
         "minItems": {"enum": [0, 1]},
         "maxItems": _NUMBER,
@@ -42,7 +42,8 @@ _OURS: JsonObject = {
         "maximum": _NUMBER,
     },
 }
-"""A schema of the schemas in SkillOpt's requests. A letter may come from elsewhere, so its schema is checked first."""
+"""A schema that every schema in SkillOpt's requests fits. A letter may come from elsewhere, so its schema is first
+checked with this one."""
 
 
 def excess(schema: Any) -> str:
@@ -54,7 +55,7 @@ def excess(schema: Any) -> str:
 
 
 def problems(value: Any, schema: JsonObject) -> list[str]:
-    """The problems of a value with a schema, each with its path in the value; empty if everything fits."""
+    """The reasons why a value does not fit a schema, each with its path in the value; empty if the value fits."""
     from jsonschema import Draft202012Validator  # imported late, because it takes a moment
     from referencing import Registry
 

@@ -13,7 +13,7 @@ from skillopt.record.files import read_json
 from skillopt.record.status import status_of
 
 LOOK = 0.3
-"""Seconds between two looks at the letters."""
+"""Seconds between two checks of the letters."""
 BEGINS = 15.0
 """The maximum number of seconds between the start of a training and the first file of its run."""
 
@@ -36,8 +36,8 @@ def letter_status(path: Path) -> LettersStatus:
 def wait_for_letter(path: Path, seconds: float | None = None) -> LettersStatus:
     """Wait until a letter is open, the run has ended, or `seconds` are over; then return `letter_status`.
 
-    If no process works on the run, one may be about to start: the function waits `BEGINS` seconds for it. A folder of
-    letters does not show whether a run has ended, so only `seconds` ends that wait.
+    If no process works on the run, wait `BEGINS` seconds, because one may be about to start. A folder of letters does
+    not show whether a run has ended, so if the path is one, only a letter or `seconds` end the wait.
     """
     start, worked = time.monotonic(), False
     while True:
@@ -61,8 +61,8 @@ def wait_for_letter(path: Path, seconds: float | None = None) -> LettersStatus:
 
 
 def _status(path: Path) -> tuple[str, str]:
-    """The status of a run, and its reason. A run is running, finished, stopped or interrupted; a measurement is running
-    or ended; for a shared folder of letters the status is unknown."""
+    """The status of a run, and its reason. The status of a run is running, finished, stopped or interrupted; that of a
+    measurement is running or ended; that of a shared folder of letters is unknown."""
     run = RunDirectory(path)
     if not run.begun and path.resolve().name == "letters":
         run = RunDirectory(path.resolve().parent)
