@@ -1,7 +1,7 @@
 """Docker, for tasks that need it: an image for each task, a container for each rollout.
 
 No folder of this machine is mounted; files are copied in and out. A container is removed at the end of its rollout. If
-the run was killed, the container ends by itself when the task's time limits are over.
+the run is killed, the container ends by itself when the task's time limits are over.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _KILLED = 137
 
 
 class DockerError(SkillOptError):
-    """Raised if Docker or a container failed. Such a failure says nothing about the target."""
+    """Raised if Docker or a container failed. Such a failure is not the target's fault."""
 
 
 class Machine(BaseModel):
@@ -44,7 +44,7 @@ class Machine(BaseModel):
     cpus: float = Field(default=1, gt=0)
     memory_mb: int = Field(default=2048, ge=16)
     memory: str = Field(default="", pattern=r"^(\d+[bkmgBKMG]?)?$")
-    """The memory limit in the older form, such as `2G`. Replaces `memory_mb`."""
+    """The memory limit in the older form, such as `2G`. If it is set, `memory_mb` is ignored."""
     allow_internet: bool = False
     build_timeout_sec: float = Field(default=600, gt=0)
 
@@ -55,7 +55,7 @@ class Machine(BaseModel):
 
 
 def docker_problem() -> str:
-    """Return why Docker cannot be used on this machine; empty if it can be used."""
+    """Return the reason why Docker cannot be used on this machine; empty if it can."""
     if shutil.which("docker") is None:
         return "there is no `docker` command on PATH"
     argv, env = ["docker", "version"], minimal_environ(_ALSO)
@@ -77,7 +77,7 @@ class Container:
         done = await _call("exec", *options, "-e", f"SKILLOPT_SKILL_DIR={SKILL_DIR}", self.name, *argv, seconds=seconds)
         code, reason = done.code, f"exit code {done.code}" if done.code else ""
         if done.timed_out or done.too_long:
-            # The client has ended, but not the command that it started. The container's first process survives this.
+            # The client has ended, but its command has not. This kills all but the container's first process.
             await _call("exec", "-u", "0", "-w", "/", self.name, "sh", "-c", "kill -9 -1")
             code, reason = _KILLED, f"stopped at the limit of {seconds:g} s" if done.timed_out else "printed too much"
         if code:
@@ -101,7 +101,7 @@ class Container:
         await _must("cp", f"{folder}/.", f"{self.name}:{path}/")
 
     async def get(self, path: str) -> WorkspaceStart | None:
-        """Return the regular files of a folder in the container; None if it cannot be read or has too many MB."""
+        """Return the regular files of a folder in the container; None if the folder cannot be read or is too large."""
         done = await _call("cp", f"{self.name}:{path}", "-") if path != "/" else None
         if done is None or done.code or done.timed_out or done.too_long:
             return None
@@ -117,8 +117,8 @@ class Container:
         return WorkspaceStart(files=files, executable=frozenset(executable), digest="")
 
     async def changed(self) -> list[tuple[str, str]]:
-        """Return the paths that were added (A), changed (C) or deleted (D) since the start, without their parent
-        folders."""
+        """Return the paths that were added (A), changed (C) or deleted (D) since the container's start. The parent
+        folders of such paths are left out."""
         lines = (await _must("diff", self.name)).stdout.splitlines()
         entries = sorted((path, kind) for kind, _, path in (line.partition(" ") for line in lines) if path)
         around = {str(parent) for path, _ in entries for parent in PurePosixPath(path).parents}

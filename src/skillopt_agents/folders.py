@@ -38,7 +38,8 @@ from skillopt_agents.docker import PREFIX, SKILL_DIR, Container, Docker, DockerE
 _MOST = 64 << 20
 _MOST_NAMED = 50
 _SPARE = 900.0
-"""Seconds that a container lives beyond the time limits of agent and tests. Normally it is removed earlier."""
+"""Seconds after the time limits of agent and tests at which a container ends by itself. Normally it is removed
+earlier."""
 _FORM = "a task is a folder with instruction.md, task.toml, environment/ and tests/test.sh"
 _BUILDS = {"Dockerfile", "docker-compose.yaml", "docker-compose.yml"}
 _PLAIN_PATH = re.compile(r"(/\w[\w.-]*)+")
@@ -123,8 +124,8 @@ class FoldersEnv(QAEnv):
 
 
 async def changes_in(container: Container, before: WorkspaceStart | None, most: int) -> list[FileChange]:
-    """Return the changed files: those in the container's WORKDIR with contents, if these can be read, and the paths
-    of other changes."""
+    """Return the changes: the changed files in the container's WORKDIR, with their contents if they can be read, and
+    the paths of all other changes."""
     kinds = {"A": "added", "C": "changed", "D": "removed"}
     changes = [
         FileChange.model_validate({"path": path, "kind": kinds.get(kind, "changed")})
@@ -287,8 +288,8 @@ class TestsCheck(Scorer):
         return self._tasks[item.id].machine is not None
 
     def container(self, item: Item, seconds: float = 0) -> AbstractAsyncContextManager[Container]:
-        """Start the container of a task that needs Docker. It may live for `seconds`, plus the time limit of the
-        tests."""
+        """Start the container of a task that needs Docker. The container ends by itself after `seconds` plus the time
+        limit of the tests."""
         task = self._tasks[item.id]
         assert task.machine
         life = seconds + self._limits.seconds + _SPARE
@@ -296,8 +297,8 @@ class TestsCheck(Scorer):
         return self._docker.container(tag, task.folder / "environment", task.machine, life)
 
     async def score_container(self, item: Item, container: Container) -> Score:
-        """Run the tests in the container, and return their score. The tests are copied in only now, so files that the
-        agent left at their paths do not count."""
+        """Run the tests in the container and return their score. The tests are copied in only now, so they replace
+        files that the agent left at their paths."""
         with tempfile.TemporaryDirectory(prefix="skillopt-check-") as root:
             tests, logs = Path(root, "tests"), Path(root, "logs")
             self._write(item, tests)

@@ -23,7 +23,7 @@ def parse_claude(stdout: str) -> AgentOutput:
             failed = event.get("is_error") and not out_of_turns
             agent.error = agent.output or str(event.get("subtype")) if failed else answered(agent.output).error
             cached = ("cache_read_input_tokens", "cache_creation_input_tokens")
-            agent.prompt_tokens = agent.completion_tokens = 0  # if there are several results, the last counts
+            agent.prompt_tokens = agent.completion_tokens = 0  # if there are several results, the last is used
             agent.use(event.get("usage"), ("input_tokens", *cached), ("output_tokens",))
             agent.usd = number(event.get("total_cost_usd"))
             if not agent.messages:

@@ -26,7 +26,7 @@ _OPENCODE = {
 
 
 def _below(home: Path) -> dict[str, str]:
-    """Return variables that put a program's folders into the rollout's home."""
+    """Return environment variables that move a program's folders into the rollout's home folder."""
     places = {"CONFIG": ".config", "DATA": ".local/share", "STATE": ".local/state", "CACHE": ".cache"}
     return {f"XDG_{name}_HOME": str(home / place) for name, place in places.items()}
 
@@ -79,7 +79,7 @@ OPENCODE = Preset(
     install="install OpenCode (npm install -g opencode-ai)",
     login="run: opencode auth login",
     parse=parse_opencode,
-    max_concurrency=4,  # its processes share one database
+    max_concurrency=4,  # all its processes use the same database
     reports_cost=True,
     task_mode=TaskMode(
         argv=("run", "--pure", "--format", "json", "--title", "skillopt", "--auto"),

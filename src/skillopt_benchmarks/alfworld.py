@@ -13,7 +13,7 @@ from skillopt_benchmarks.rows import split_hash, write_splits
 from skillopt_benchmarks.sources import DataSource
 
 OFFICIAL = {"train": ("train", 39), "val": ("valid_seen", 18), "test": ("valid_unseen", 134)}
-"""The official folder of each split, and the number of games that the split takes from it."""
+"""For each split: the official folder with its games, and the number of games that are used from this folder."""
 
 
 def prepare(out: Path) -> dict[str, int]:
@@ -36,8 +36,8 @@ def prepare(out: Path) -> dict[str, int]:
 
 
 def _item(path: Path, data: Path) -> Item | None:
-    """Return the item for a game; None if the game cannot be won or is not of the six task types (it has movable
-    receptacles or sliced objects)."""
+    """Return the item for a game; None if the game cannot be won or is not of the six task types (it has a movable
+    receptacle or a sliced object)."""
     game = json.loads(path.read_text(encoding="utf-8"))
     about = json.loads(path.with_name("traj_data.json").read_text(encoding="utf-8"))
     if not game.get("solvable", True) or "movable" in path.parent.parent.name or "Sliced" in path.parent.parent.name:

@@ -21,7 +21,8 @@ class DocVQAOptions(QAOptions):
     """`env.options` of DocVQA."""
 
     pages: Literal["image", "text"] = "image"
-    """What the target sees: `image`, the page itself, or `text`, the page's text, for models that cannot see images."""
+    """What the target gets: `image` is the page itself; `text` is the page's text, for models that cannot see
+    images."""
 
 
 class DocVQAEnv(QAEnv):

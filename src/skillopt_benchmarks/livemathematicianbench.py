@@ -22,8 +22,8 @@ from skillopt_benchmarks.sources import DataSource
 class ChoiceEnv(QAEnv):
     """Multiple-choice questions. An item has `choices` (texts) and `label` (letter or text of the right choice).
 
-    The published order often reveals the answer, so choices are shuffled by a hash of the item's id: always in the same
-    way for an item, without a pattern over items.
+    The published order often reveals the answer, so choices are shuffled by a hash of the item's id. The same item is
+    always shuffled in the same way; over all items, there is no pattern.
     """
 
     task = "Each task is a mathematical question with several choices; the answer is one of them."
@@ -44,7 +44,8 @@ class ChoiceEnv(QAEnv):
 
 
 def _plain(text: str) -> str:
-    """Return a choice's text without differences of case and space. Signs and brackets stay: they have a meaning."""
+    """Return a choice's text without differences of case and space. Signs and brackets are kept, because they have a
+    meaning."""
     return " ".join(text.casefold().split()).rstrip(".")
 
 

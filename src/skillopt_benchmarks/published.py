@@ -1,4 +1,5 @@
-"""Facts about the full set of each benchmark, for plans without its data and for the table in docs/benchmarks.md."""
+"""Facts about the full set of each benchmark. `skillopt plan` uses them if the data is missing; docs/benchmarks.md has
+them as a table."""
 
 from __future__ import annotations
 
@@ -14,9 +15,9 @@ class Published:
     difficulty: str
     """`easy` (one short reply), `medium` (a long document, a page, a calculation) or `hard` (many turns, a program)."""
     tokens: int
-    """The mean number of tokens in a task that the target reads, without the skill."""
+    """The mean number of tokens that the target reads in a task, without the skill."""
     text_tokens: int = 0
-    """The mean number of tokens in a task that the analysts read; 0 if it is the same as `tokens`."""
+    """The mean number of tokens that the analysts read of a task; 0 if it is the same as `tokens`."""
     turns: int = 1
     sizes: dict[str, int] = field(default_factory=dict)
     """The number of items in each split; if empty, the `sizes` of the benchmark's DataSource."""

@@ -1,8 +1,9 @@
 """reasoning-gym: puzzles of any of its families, stored as JSON, with strict scores.
 
-Some families make different items in every process, so the items are stored. Some scorers give credit to an answer that
-only contains the right answer, so hard is 1 only for a score of at least 0.99. If a scorer raises an error, the answer
-is wrong. Some scorers evaluate the answer as Python or SymPy code; they get only plain arithmetic or plain data.
+Some families make different items in every process, so the items are stored. Some scorers give partial credit to a
+longer text that contains the right answer, so hard is 1 only if the score is at least 0.99. If a scorer raises an
+error, the answer is wrong. Some scorers evaluate the answer as Python or SymPy code; they get only plain arithmetic or
+plain data.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ def library() -> Any:
 
 
 def score_answer(family: str, entry: Entry, answer: str) -> Score:
-    """Score an answer with the scorer of its family. From 0.99 on the answer is right; less is partial credit."""
+    """Score an answer with the scorer of its family. If the score is at least 0.99, the answer is right; a lower score
+    is partial credit."""
     gold = entry.get("answer")
     expected = "" if gold is None else f'expected "{gold}"'
     if family in _EVALUATING and answer != gold and not is_plain(answer):
@@ -129,7 +131,7 @@ def generate(families: Sequence[str], seed: int, sizes: Mapping[str, int]) -> di
 
 
 def _pool(gym: Any, name: str, seed: int, need: int) -> list[Entry]:
-    """Return different tasks of a family that can be stored as JSON and read back."""
+    """Return tasks of a family, without duplicates, that can be stored as JSON and read back."""
     pool: list[Entry] = []
     seen: set[str] = set()
     for entry in _frozen(gym, name, seed, need * 3 + 20):

@@ -24,7 +24,8 @@ class SearchQAOptions(QAOptions):
     """`env.options` of SearchQA."""
 
     context_tokens: int = Field(default=4000, ge=50)
-    """The maximum number of tokens of the search results. Whole documents are left out from the end."""
+    """The maximum number of tokens of the search results. If there are more, whole documents at the end are left
+    out."""
 
 
 class SearchQAEnv(QAEnv):

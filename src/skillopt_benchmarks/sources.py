@@ -24,7 +24,7 @@ from skillopt_benchmarks.manifest import read_manifest, select_items
 from skillopt_benchmarks.rows import split_items, write_splits
 
 Progress = Callable[[int, int, str], None]
-"""Called with the bytes so far, the total bytes (0 if the server does not say), and a description of the work."""
+"""A function that is called with the bytes so far, the total bytes (0 if unknown), and a description of the work."""
 BLOCK = 1 << 20
 
 
@@ -33,8 +33,8 @@ class DataSource:
     """The source of a benchmark's data, and how to read it."""
 
     sizes: dict[str, int] = field(default_factory=dict)
-    """The maximum number of items of each split, as in the paper if it uses the benchmark; empty if the set has its own
-    splits."""
+    """The maximum number of items of each split; for a benchmark of the paper, the paper's numbers. Empty if the set
+    has its own splits."""
     files: str = ""
     """The pattern of the published files with the items, relative to their folder."""
     read: Callable[[Path], Iterable[Item]] = lambda _: ()
@@ -51,18 +51,18 @@ class DataSource:
     kinds: tuple[str, ...] = ()
     """The kinds of tasks, if each kind has its own file: `{kind}` in `files` and `url` stands for the chosen kind."""
     split: Callable[[Path], str] | None = None
-    """Returns the split of a file, if the set has its own splits."""
+    """A function that returns the split of a file; None if the set does not have its own splits."""
     canary: Callable[[Path], str] | None = None
-    """Returns the line of a file that has to stay with every copy of the data."""
+    """A function that returns the line of a file that every copy of the data must contain; None if there is none."""
     prepare: Callable[[Path], dict[str, int]] | None = None
-    """Writes the split folders of data that another program downloads."""
+    """A function that writes the split folders if a different program downloads the data; else None."""
     mini: bool = True
     """True if SkillOpt has a small set in this benchmark's form."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Missing:
-    """Data that a config names and that is missing, but that `skillopt data prepare` can make."""
+    """Missing data that a config names and that `skillopt data prepare` can make."""
 
     name: str
     kind: str
@@ -112,8 +112,9 @@ def published_folder(name: str, out: Path, kind: str = "") -> Path:
 def prepare(
     name: str, source_dir: Path, out: Path, progress: Progress, kind: str = "", manifest: Path | None = None
 ) -> dict[str, int]:
-    """Write split folders from the published files in `source_dir`, after a download if that is possible. The manifest,
-    the set itself or a hash decides the splits. Return their sizes."""
+    """Write split folders from the published files in `source_dir`, after a download if that is possible. The splits
+    are those of the manifest, else those of the set itself; if there are neither, a hash decides. Return their
+    sizes."""
     source = source_of(name)
     if kind and not source.kinds:
         raise UserError(f"--kind: {name} has no kinds; leave --kind out")
@@ -187,7 +188,7 @@ def _splits(source: DataSource, files: list[Path], items: Iterable[tuple[Item, P
     by_id: dict[str, tuple[Item, Path]] = {}
     for item, file in items:
         by_id.setdefault(item.id, (item, file))
-    unique: dict[str, tuple[Item, Path]] = {}  # the same task under two ids could be in two splits
+    unique: dict[str, tuple[Item, Path]] = {}  # a task that is there twice, with two ids, could be in two splits
     for item, file in by_id.values():
         unique.setdefault(item.content(), (item, file))
     if len(unique) < len(SPLITS):

@@ -54,7 +54,8 @@ class SpreadsheetOptions(QAOptions):
 class SpreadsheetEnv(QAEnv):
     """The tasks of SpreadsheetBench. An item has `workbooks` ([{input, answer}], as files) and `answer_position`.
 
-    hard: 1 if every workbook is right; soft: the share of right workbooks. Without a program, the input is compared.
+    hard: 1 if every workbook is right; soft: the share of right workbooks. If the reply has no program, the unchanged
+    input is compared with the answer.
     """
 
     task = "Each task asks for a Python program that changes a workbook; it is run, and some cells are compared."
@@ -105,7 +106,7 @@ class SpreadsheetEnv(QAEnv):
         return Score(hard=float(not problems), soft=soft, feedback=problems[0] if problems else "")
 
     async def _problem(self, program: str, before: bytes, want: bytes, position: str) -> str:
-        """Return why the program's workbook differs from the wanted workbook; empty if it does not differ."""
+        """Return what is wrong with the program or its workbook; empty if the workbook equals the wanted one."""
         got = before
         if program:
             done = await self.sandbox.run(program, files={"input.xlsx": before}, wanted=["output.xlsx"])
@@ -125,10 +126,10 @@ class SpreadsheetEnv(QAEnv):
         return (await compare_workbooks(self.sandbox, computed, want, position))[0]
 
     async def _computed(self, got: bytes, want: bytes) -> bytes | None:
-        """Let LibreOffice compute the workbook's formulas in the sandbox. None if the workbook itself is at fault.
+        """Let LibreOffice compute the workbook's formulas. Return the new workbook; None if the workbook is at fault.
 
-        The workbook is at fault if LibreOffice can compute the answer's workbook. If it can compute neither, raise
-        ScorerError: this is not a wrong answer.
+        If LibreOffice cannot compute this workbook, but can compute the answer's workbook, this workbook is at fault.
+        If it can compute neither of them, raise ScorerError: the answer is not wrong.
         """
         program, reason = _RECALCULATE.format(soffice=self._soffice), ""
         for book in (got, got, want):
@@ -146,7 +147,8 @@ class SpreadsheetEnv(QAEnv):
 
 
 def program_of(output: str) -> str:
-    """Return the program in a reply: the last fenced block or, without a fence, a reply that looks like a program."""
+    """Return the program in a reply: the last fenced block; if there is no fence, the whole reply if it looks like a
+    program."""
     fenced = _FENCE.findall(output)
     if fenced:
         return str(fenced[-1])

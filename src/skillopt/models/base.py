@@ -232,7 +232,7 @@ class ModelSpec:
 
 
 class ModelError(SkillOptError):
-    """A call got no usable reply. The task then has no score: no answer was wrong. The message has no secret."""
+    """A call got no usable reply. The task then has no score, not the score 0. The message contains no secret."""
 
     def __init__(self, message: str, *, usage: Usage | None = None) -> None:
         super().__init__(redact(message))

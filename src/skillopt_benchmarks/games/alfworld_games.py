@@ -1,7 +1,7 @@
 """Makes household games in ALFWorld's format, from the domain, grammar and goals of the package `alfworld`.
 
-A game is a room with receptacles, objects in them, and a goal of one of the six task types, which is not reached at
-the start. The same seed makes the same game. Only the worker process imports this module, since it needs the package
+A game is a room with receptacles, objects in them, and a goal of one of the six task types. At the start, the goal is
+not reached. The same seed makes the same game. Only the worker process imports this module, since it needs the package
 `alfworld`.
 """
 
@@ -27,7 +27,7 @@ NEEDED = {
 }
 OPENABLE = {"Cabinet", "Drawer", "Fridge", "Microwave", "Safe"}
 TOOLS = ("Fridge", "Microwave", "SinkBasin")
-"""Receptacles in which objects are cooled, heated or cleaned. No goal puts an object into them."""
+"""Receptacles in which objects are cooled, heated or cleaned. No goal asks to put an object into one of them."""
 KITCHEN = (
     {"CounterTop": 3, "Cabinet": 5, "Drawer": 3, "Fridge": 1, "Microwave": 1, "SinkBasin": 1, "StoveBurner": 2,
      "GarbageCan": 1, "DiningTable": 1, "CoffeeMachine": 1},
@@ -96,7 +96,8 @@ def make_game(task: str, seed: int) -> Made:
 
 
 def _receptacle(kind: str, number: int, draw: random.Random) -> Thing:
-    """Return a receptacle. ALFWorld reads its kind from the first part of its name; for a basin, from the last part."""
+    """Return a receptacle. ALFWorld finds the receptacle's kind in the first part of its name; for a basin, in the last
+    part."""
     stem, tail = ("Sink", "_bar_SinkBasin") if kind == "SinkBasin" else (kind, "")
     return Thing(f"{stem}_bar__minus_{number:02d}_dot_{draw.randint(10, 99)}{tail}", kind)
 

@@ -35,9 +35,10 @@ class GameOptions(Options):
     """`env.options` of games."""
 
     steps: int = Field(default=50, ge=1)
-    """The maximum number of actions in a game; after them the game is lost."""
+    """The maximum number of actions in a game. If the game is not won by then, it is lost."""
     history: int = Field(default=10, ge=0)
-    """The maximum number of turns in a prompt, besides the task and the last observation; 0 shows all turns."""
+    """The maximum number of earlier turns in a prompt, which also has the task and the last observation; 0: all
+    turns."""
     processes: int = Field(default=0, ge=0)
     """The number of worker processes that play the games; 0 for one per core (in a cluster, one per worker)."""
     limit: SplitLimits = Field(default={})
@@ -45,7 +46,7 @@ class GameOptions(Options):
 
 
 class GameItem(Item):
-    """An item that is a game. Games with the same goal differ in their `digest`."""
+    """An item that is a game. Two games with the same goal have different values of `digest`."""
 
     digest: str = ""
 
@@ -109,7 +110,7 @@ class GameEnv(Env):
 
     async def game_file(self, item: Item) -> Path:
         """Return the game's file, which is made from the item's recipe if it does not exist yet. Raise UserError if the
-        recipe now makes another game."""
+        recipe now makes a different game."""
         recipe = item.get("recipe")
         if not recipe:
             return self.file(item)
@@ -149,7 +150,7 @@ class GameEnv(Env):
         return with_files(Episode(messages=[*system(skill), *turns], output=output, score=score), target)
 
     def score(self, item: Item, output: str) -> Score:
-        """Return score 0: an answer without a game cannot win."""
+        """Return the score 0, because an answer without a game cannot win."""
         return _score(item, False, 0, 0)
 
     def close(self) -> None:
@@ -178,7 +179,8 @@ def shown(turns: list[Message], commands: Sequence[str], history: int) -> list[M
 
 
 def read_action(reply: str, commands: Sequence[str]) -> str:
-    """Return the action that a reply names in tags or on its last line, also if it is part of a sentence there."""
+    """Return the action that a reply names, in tags or on its last line. There, the action may be part of a
+    sentence."""
     tagged = _ACTION.findall(reply)
     lines = [line for line in (tagged[-1][1] if tagged else reply).splitlines() if line.strip()]
     command_text = (

@@ -23,7 +23,7 @@ TASKS = (
 )
 """The six task types of ALFWorld."""
 ROOMS, LENGTHS = (1, 2, 3), (1, 2, 3, 4)
-"""Numbers of rooms and of steps in TextWorld's games. The games use these sizes in turn."""
+"""The numbers of rooms, and the numbers of steps, of TextWorld's games. The games use these sizes in turn."""
 
 
 async def generate(engine: str, sizes: dict[str, int], seed: int, out: Path, *, files: bool) -> dict[str, int]:

@@ -51,7 +51,7 @@ class GameError(ScorerError):
 
 
 class GameWorker:
-    """One process that plays games. It does one request after another."""
+    """One process that plays games. It handles one request at a time."""
 
     def __init__(self, engine: str) -> None:
         self._process = WorkerProcess(Path(__file__).with_name("worker.py"), no_secrets(), log=True)
@@ -65,7 +65,8 @@ class GameWorker:
         return self._process.alive
 
     async def ask(self, *, within: float = 0, **request: Any) -> Any:
-        """Send a request to the process and return the answer. `within`: the most seconds; default STEP_SECONDS."""
+        """Send a request to the process and return the answer. `within` is the maximum number of seconds to wait; by
+        default STEP_SECONDS."""
         try:
             if problem := (await asyncio.shield(asyncio.wrap_future(self._started))).get("error"):
                 raise WorkerGoneError(str(problem))
@@ -112,7 +113,8 @@ class Game:
 class GamePool:
     """Up to `processes` worker processes, started when they are needed. A new game goes to the least busy process.
 
-    0 processes: one per core that may be used. In a cluster's worker, that is one (tasks/executor/worker.py).
+    If `processes` is 0, there is one per core that may be used. A worker of a cluster may use one core
+    (tasks/executor/worker.py).
     """
 
     def __init__(self, engine: str, processes: int = 0) -> None:

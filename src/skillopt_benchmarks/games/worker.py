@@ -1,6 +1,7 @@
 """The program of a process that plays games. child.py reads its requests and writes its answers, one by one.
 
-A process can play any number of games at once. If a game fails, its answer is an error; other games go on.
+A process can play any number of games at once. If a game fails, the answer to its request is an error; other games go
+on.
 """
 
 from __future__ import annotations
@@ -121,7 +122,8 @@ class AlfWorld:
         return {"objective": made.goal, "walkthrough": list(walkthrough), "name": made.name}
 
     def _plan(self, path: str) -> list[str]:
-        """Return the planner's way to win, after playing it in the game. It is planned once, not at every step."""
+        """Return the actions with which the planner wins, after playing them in the game. The planner runs once, not at
+        every step."""
         import textworld
         from alfworld.agents.environment.alfred_tw_env import AlfredDemangler
 
