@@ -100,7 +100,7 @@ _ELSEWHERE = {
     "record.results": ("Comparison", "EvalSummary", "Replication"),
     "skill": ("Edit", "Skill"),
 }
-"""The public names that are not in `skillopt.api`, by their modules."""
+"""The public names that are not in `skillopt.api`, each with its module."""
 
 
 def __getattr__(name: str) -> typing.Any:

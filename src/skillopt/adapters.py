@@ -42,7 +42,7 @@ def from_dspy(
         parameters = []
     further = [p for p in parameters if p.kind in {p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD}][2:]
     names = {"answer" if ours == "answers" else ours: theirs for ours, theirs in (columns or {}).items()}
-    nothing = [None for p in further if p.default is p.empty]  # trace, pred_name, pred_trace of a metric for dspy.GEPA
+    nothing = [None for p in further if p.default is p.empty]  # a metric for dspy.GEPA has trace, pred_name, pred_trace
 
     def score(item: Any, output: str) -> Any:
         import dspy
@@ -79,7 +79,8 @@ def from_gepa(
 
 
 class GepaEnv(Env):
-    """An env whose tasks a gepa adapter does, one at a time. The adapter's text for reflection is the feedback."""
+    """An env whose tasks are done by a gepa adapter, one at a time. The text that the adapter writes for reflection is
+    the feedback."""
 
     task = "Each task is an input of the user's own program, whose instructions the skill is."
     scores_files = True
@@ -100,7 +101,7 @@ class GepaEnv(Env):
         async def work() -> WorkedEpisode:
             try:
                 return await asyncio.to_thread(self._evaluated, item, skill)
-            except Exception as error:  # any error of the user's code: there is no answer and no score
+            except Exception as error:  # an error of the user's code: no answer, no score
                 raise TransientError(f"{self.name}.evaluate: {type(error).__name__}: {error}") from error
 
         return await journalled(chat, ["gepa", self.fingerprint, item.model_dump(mode="json"), skill.hash], work)
@@ -124,8 +125,8 @@ class GepaEnv(Env):
 
 
 def _fingerprint(adapter: GepaAdapter, component: str, others: Mapping[str, str]) -> str:
-    """A hash of the adapter's source and settings: another model or metric begins another run. Whole numbers and lists
-    are left out, because an adapter may count in them: each use would begin another run."""
+    """A hash of the adapter's source and settings, so that a different model or metric begins a new run. Whole numbers
+    and lists are left out: an adapter may count its calls in them, and then each use would begin a new run."""
 
     def shown(value: object) -> object:
         if value is None or isinstance(value, str | bool | float):
@@ -145,7 +146,8 @@ def _with_data(tasks: Tasks) -> Tasks:
 
 
 def _rows(tasks: object) -> list[Json]:
-    """Make a task from each row of the adapter's data. The task's field `data` is the row, for the adapter alone."""
+    """Make a task from each row of the adapter's data. The task's field `data` contains the row; only the adapter reads
+    it."""
     if not isinstance(tasks, Sequence) or not all(isinstance(each, Mapping) for each in tasks):
         raise UserError("from_gepa: tasks: give the adapter's data as a list of dicts, or three lists by split")
     rows: list[Json] = []

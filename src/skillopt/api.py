@@ -1,4 +1,4 @@
-"""The commands as functions: train, evaluate, compare, replicate; each also async."""
+"""The commands as functions: train, evaluate, compare, replicate. There is also an async form of each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from skillopt.skill import Skill
 from skillopt.sync import one_message, run_sync
 from skillopt.training.trainer import TrainingLoop
 
-if TYPE_CHECKING:  # each function imports what only it needs
+if TYPE_CHECKING:  # each function imports modules that only it needs
     from skillopt.events import Event
     from skillopt.record.events import Listener
     from skillopt.record.results import Comparison, EvalSummary, Replication
@@ -41,7 +41,7 @@ _PASSED_ON = ("skill", "analysts", "gate", "vetoes", "gates", "schedule", "callb
 class Trainer:
     """Trains one skill. A Trainer with the same arguments continues an unfinished run.
 
-    `config` is a Config, a YAML file, a dict or None; a list counts as `tasks`. Keywords are config keys
+    `config` is a Config, a YAML file, a dict or None; a list is used as `tasks`. Keywords are config keys
     (`num_epochs=2`), sections (`budget={"max_usd": 5}`, `env={"scoring": "contains"}`), or objects that replace a name
     in the config, such as a function as the scorer.
     """
@@ -101,14 +101,14 @@ class Trainer:
     @overload
     def on(self, kind: type[E], callback: Callable[[E], None]) -> Callable[[E], None]: ...
     def on(self, kind: type[E], callback: Callable[[E], None] | None = None) -> Any:
-        """Call a function at every event of a type; `events.Event` means all types. Also works as a decorator."""
+        """Call a function at every event of a type; `events.Event` means all types. It can be used as a decorator."""
         if callback is None:
             return lambda function: self.on(kind, function)
         self._callbacks.append((kind, callback))
         return callback
 
     def fit(self) -> Result:
-        """Train to the end, write the report and return the result. Also works in a notebook."""
+        """Train to the end, write the report and return the result. This method also works in a notebook."""
         return run_sync(self.fit_async(), self._stop)
 
     async def fit_async(self) -> Result:
@@ -159,7 +159,7 @@ class Trainer:
 
 @contextlib.contextmanager
 def _showing(progress: Progress) -> Iterator[Sequence[Listener]]:
-    """Yield the listeners that show events as they happen: one, or none if `progress` is False."""
+    """Yield a list of listeners: one that shows events as they happen, or none if `progress` is False."""
     if not progress:
         yield ()
         return
@@ -176,7 +176,7 @@ def _one_of(name: str, value: Any, known: Sequence[Any]) -> Any:
 
 
 def _functions(name: str, parts: Any) -> None:
-    """Raise if a part is neither callable nor a name. Later, the error would come after paid calls."""
+    """Raise if a part is neither callable nor a name. Without this, the error would come only after paid calls."""
     if not isinstance(parts, Sequence):
         raise UserError(f"{name}: {parts!r} is not a list of functions")
     for part in parts:
@@ -185,7 +185,7 @@ def _functions(name: str, parts: Any) -> None:
 
 
 def shows_progress(chosen: Progress | None) -> Progress:
-    """The caller's choice; without one, True in a notebook or on a terminal."""
+    """Return the caller's choice; if it is None, True in a notebook or on a terminal, else False."""
     _one_of("progress", chosen, (None, True, False, "json"))
     return (in_notebook() or sys.stdout.isatty()) if chosen is None else chosen
 
@@ -208,7 +208,7 @@ def _report_callback(callback: Callback, kind: str) -> None:
 def train(config: ConfigLike = None, **arguments: Unpack[TrainArguments]) -> Result:
     """Train a skill to the end and write the report; the arguments are those of `Trainer`.
 
-    Ctrl-C stops the run and keeps everything paid for; the same call then continues the run.
+    Ctrl-C stops the run and keeps everything paid for; if the call is repeated, it continues the run.
     """
     return Trainer(config, **arguments).fit()
 
@@ -238,7 +238,7 @@ def evaluate(
 ) -> EvalSummary:
     """Measure a skill on a split. Returns the record of `eval_summary.json`: score, interval, hard, soft, failed …
 
-    A read of the test split is recorded in the folder of the run that the skill is from. `tasks`, `scorer`, `agent`,
+    If the split is test, this is recorded in the folder of the run that the skill is from. `tasks`, `scorer`, `agent`,
     `env`, `models` and config keys mean the same as for `Trainer`.
     """
     return run_sync(evaluate_async(config, skill, split=split, **inputs))
@@ -309,7 +309,7 @@ def replicate(config: ConfigLike = None, *, seeds: int = 5, **arguments: Unpack[
 
 @contextlib.asynccontextmanager
 async def _measuring(config: ConfigLike, inputs: MeasureArguments) -> AsyncIterator[tuple[Inputs, Keys]]:
-    """Open the inputs. Yields them, and the keywords of a measurement: env, models, and listeners that show events."""
+    """Open the inputs. Yield them, and keywords for a measurement: env, models, and listeners that show events."""
     keys: Keys = {**inputs}
     progress = shows_progress(keys.pop("progress", None))
     resolved = read_inputs(config, **keys)
@@ -319,7 +319,7 @@ async def _measuring(config: ConfigLike, inputs: MeasureArguments) -> AsyncItera
 
 
 def new_training(config: Config, **arguments: Any) -> TrainingLoop:
-    """Make a training loop, with the functions that give it the plan, the doctor's advice and the verdict."""
+    """Make a training loop. Pass it the functions that make the plan, the doctor's advice and the verdict."""
     from skillopt.preflight.doctor import preflight
     from skillopt.view.diagnosis import with_verdict
 
@@ -327,7 +327,7 @@ def new_training(config: Config, **arguments: Any) -> TrainingLoop:
 
 
 async def train_config(config: Config, **arguments: Any) -> Result:
-    """Train one config of a command that trains several; the arguments are those of `TrainingLoop`."""
+    """Train one of the configs of a command that trains several; the other arguments are those of `TrainingLoop`."""
     return await fit_and_report(new_training(config, **arguments))
 
 
@@ -362,7 +362,7 @@ def _skill_of(skill: SkillLike, config: Config, env: Env | None) -> tuple[Skill,
 
 @contextlib.contextmanager
 def _interruptible(training: TrainingLoop, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-    """In this block, a first SIGINT or SIGTERM ends the run cleanly; a second one has its usual effect."""
+    """In this block, the first SIGINT or SIGTERM ends the run cleanly; a second signal has its usual effect."""
     usual: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
     if threading.current_thread() is not threading.main_thread():
         yield

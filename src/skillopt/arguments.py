@@ -1,6 +1,7 @@
 """The keyword arguments of the API's functions, such as `train` and `evaluate`: objects, and keys of the config.
 
-Editors read the types below and in keywords.py; for notebooks, `named_by` adds the same keywords at run time.
+Editors read the types below and in keywords.py. Notebooks do not: for them, `named_by` adds the same keywords at run
+time.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class TrainingParts(InputParts, total=False):
     analysts: str | Sequence[str | Analyst | Propose | type[Analyst]]
     """The analysts: names, Analyst objects, or functions that get (skill, trajectories) and return edits."""
     gate: Gate | str | None
-    """An async function that decides in place of the config's gate (`skillopt.Gate`)."""
+    """An async function (`skillopt.Gate`) that decides in place of the gate that the config names."""
     vetoes: str | Sequence[Veto | str]
     """Functions that may reject what the gate accepts. They get (before, after): the scores by item."""
     schedule: Shape | str | None
@@ -120,14 +121,14 @@ def named_by(arguments: type[Mapping[str, object]]) -> Callable[[F], F]:
 
 @cache
 def _defaults() -> dict[str, object]:
-    """The defaults of the config keys, by name; sections have no default."""
+    """The defaults of the config keys, by the name of the key; sections have no default."""
     values = (pair for name, section in Config() if name != "notes" for pair in section)
     return {key: value for key, value in values if key in ConfigKeys.__annotations__}
 
 
 @cache
 def _meanings() -> dict[str, str]:
-    """The docstrings of the keywords in this file and in keywords.py, by name."""
+    """For each keyword: its docstring in this file or in keywords.py."""
     files = [Path(file) for file in (keywords.__file__, __file__)]
     return dict(itertools.chain(*(_described(ast.parse(file.read_text(encoding="utf-8"))) for file in files)))
 

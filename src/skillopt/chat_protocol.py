@@ -10,7 +10,7 @@ from pydantic_core import core_schema
 JsonObject = dict[str, JsonValue]
 """Any JSON object."""
 AS_GIVEN = GetPydanticSchema(lambda _source, _handler: core_schema.dict_schema(core_schema.str_schema()))
-"""Marks the type of a record's field, so that it keeps every key that an endpoint or agent adds to a message."""
+"""Marks the type of a record's field: the field then keeps every key that an endpoint or agent adds to a message."""
 
 
 class FunctionCall(TypedDict):

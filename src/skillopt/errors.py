@@ -21,7 +21,7 @@ class Damaged(UserError):  # noqa: N818 - says it all
 
 
 BY_HAND = "interrupted"
-"""The text of a Stopped error after Ctrl-C; any other text describes a problem."""
+"""The text of the error Stopped after Ctrl-C. If the error has any other text, the text describes a problem."""
 
 
 class Stopped(SkillOptError):  # noqa: N818 - not a fault
@@ -36,7 +36,7 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _SHUT = {errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
 _SQLITE = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN")
 DiskError = (OSError, sqlite3.Error)
-"""Types of errors that a disk problem may cause; `is_disk_trouble` says if an error has this cause."""
+"""Types of errors that a disk problem may cause. `is_disk_trouble` says whether it caused a certain error."""
 
 
 def is_disk_trouble(error: OSError | sqlite3.Error) -> bool:
@@ -51,6 +51,6 @@ def disk_trouble(error: OSError | sqlite3.Error) -> str:
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         message = f"{where}{error.strerror or error}; {room if error.errno in _FULL else leave}"
-    else:  # SQLite does not always tell a full disk from a read-only one
+    else:  # SQLite may report a full disk and a read-only disk in the same way
         message = f"the journal cannot be written ({error}); {room}, or {leave}"
     return f"{message}. Everything that was finished before is on disk"

@@ -56,16 +56,16 @@ class Inputs:
 
     config: Config
     env: Env | None
-    """The env that was passed in, or made from other arguments; None if the config alone makes the env."""
+    """The env that was passed in or that other arguments make; None if only the config is needed to make the env."""
     models: dict[str, ChatModel]
     reopen: Callable[[], Env | None] | None
-    """A function that opens the env again; None if the caller passed the env in and so closes it."""
+    """A function that opens the env again; None if the caller passed the env in (the caller then closes it)."""
     closed: bool = False
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """Keep the env open in this block. At its end the env is closed, unless the caller passed it in; the next block
-        opens the env again."""
+        """Keep the env open in this block. If the caller did not pass the env in, it is closed at the end of the block,
+        and the next block opens it again."""
         if self.closed and self.reopen:
             self.env, self.closed = self.reopen(), False
         try:
@@ -86,8 +86,8 @@ def read_inputs(
     models: KeysLike | None = None,
     **keys: Any,
 ) -> Inputs:
-    """Sort the arguments into a config and objects, and open the env if the config alone does not make it; use the env
-    inside `Inputs.open`. Keys of models may be in `.env`."""
+    """Sort the arguments into a config and objects. If the config alone does not make the env, open the env; the caller
+    uses it inside `Inputs.open`. API keys may be in `.env`."""
     from skillopt.tasks.base import as_env
     from skillopt.tasks.memory import own_env
 
@@ -169,8 +169,8 @@ def _add(keys: Keys, section: str, values: KeysLike) -> None:
 
 
 def _plain(tree: Any, functions: Functions) -> Any:
-    """Return a config or keywords without functions. Those for `agent` and `scoring`, also in the section `env`, go
-    into `functions`."""
+    """Return a config or keywords without functions. Functions for `agent` and `scoring`, also in the section `env`,
+    are put into `functions`."""
     if not isinstance(tree, Mapping):
         return tree
     plain: Keys = {}
@@ -186,7 +186,7 @@ def _plain(tree: Any, functions: Functions) -> Any:
 
 def read_skill_input(skill: SkillLike, names: Sequence[str] = ()) -> Skill | str:
     """Return a Skill if `skill` is a Skill or a text; else the name of an existing skill: a path, one of `names`, or
-    RUN@3. A text has several lines, or several words that do not look like a path."""
+    RUN@3. A string is a text if it has several lines, or several words that do not look like a path."""
     if isinstance(skill, Skill):
         return skill
     if not isinstance(skill, str | Path):
@@ -208,7 +208,8 @@ def read_skill_input(skill: SkillLike, names: Sequence[str] = ()) -> Skill | str
 
 
 def configure(config: ConfigLike = None, keys: KeysLike | None = None, overrides: Sequence[str] = ()) -> Config:
-    """The config with the values of keywords: of keys (`num_epochs=2`) or of sections (`budget={"max_usd": 5}`)."""
+    """The config with the values of keywords. A keyword is a key (`num_epochs=2`) or a section (`budget={"max_usd":
+    5}`)."""
     where = "config"
     if isinstance(config, Config):
         tree: Keys = config.model_dump(mode="json", exclude_unset=True)

@@ -3,8 +3,8 @@
 These are secrets: the value of an environment variable whose name says so (`…_KEY`, `…_TOKEN_2`, `DB_PASS_PROD` …) or
 that a config names as a key; the password in the URL of a variable (for a proxy, also with user and host); a token that
 SkillOpt fetched. Every text from outside (a reply, an error, the result of a rollout) is redacted before it is used, so
-that no secret gets into a journal, a file, a log or onto the screen. Values below twelve characters are not searched
-for, because they may be ordinary words.
+that no secret gets into a journal, a file, a log or onto the screen. Values of fewer than twelve characters are not
+searched for, because they may be ordinary words.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ _SECRET_NAME = re.compile(
     re.VERBOSE,
 )
 _SECRET_URL = re.compile(r"(?:^|_)(?:SECRET_URL|WEBHOOK(?:_URL)?|KUBECONFIG_(?:B|BASE|CONTENT|DATA))\Z")
-"""Matches names of addresses that work as keys, and of kubeconfigs, which contain keys (without numbers: `_B`)."""
+"""Matches names of variables for addresses that work as keys, and for kubeconfigs, which contain keys. The names have
+no numbers: `_B` is `_B64`."""
 _NUMBER = re.compile(r"\d+(?=_|\Z)")
 _STAGE = re.compile(
     r"(?:_(?:BACKUP|CI|DEV|DEVELOPMENT|LIVE|NEW|OLD|PRIMARY|PROD|PRODUCTION|SECONDARY|STAGING|TEST))+\Z"
@@ -49,7 +50,7 @@ _ABOUT_SECRET = re.compile(
     """,
     re.VERBOSE,
 )
-"""Matches the last word of a name whose value only describes a secret, such as its file or its length."""
+"""Matches the last word of a variable's name if the value only describes a secret, such as its file or its length."""
 _KEY_WORDS = re.compile(r"(?:DON|HOC|HOT|JOC|LESS|MON|TUR|WHIS)KEYS?(?=_|\Z)")
 """Matches ordinary words that end in KEY, such as MONKEY."""
 _ENV_NAME = re.compile(r"[A-Z_][A-Z0-9_]*\Z")
@@ -80,7 +81,7 @@ _HOLDS_KEY = re.compile(
 """Matches the name of an option whose value can only be a secret."""
 
 _named: set[str] = set()
-"""Names of the variables that configs name as keys."""
+"""Names of the environment variables that configs name as keys."""
 _fetched: dict[str, str] = {}
 """Tokens that SkillOpt fetched and that are not in the environment."""
 
@@ -89,7 +90,8 @@ _fetched: dict[str, str] = {}
 
 
 def refuse_keys(tree: Mapping[str, Any], where: str) -> None:
-    """Raise if a config contains the value of a key. Variables that the config names as keys are secret from now on."""
+    """Raise if a config contains the value of a key. From now on, variables that the config names for keys are secret,
+    too."""
     known = secrets()
     for dotted, value in _texts(tree, ""):
         if dotted.endswith("_key_name") and value:
@@ -119,7 +121,7 @@ def refuse_secrets(text: str, where: str, known: Secrets | None = None) -> None:
 
 
 def key_lines(text: str) -> list[int]:
-    """The numbers (from 1) of lines with a secret of the environment or a likely key; placeholders do not count."""
+    """The numbers (from 1) of lines with a secret of the environment or a likely key. Placeholders are ignored."""
     known = secrets()
     lines = []
     for number, line in enumerate(text.split("\n"), 1):
@@ -130,7 +132,7 @@ def key_lines(text: str) -> list[int]:
 
 
 def without_keys(text: str, replacement: Callable[[str], str]) -> str:
-    """The text with everything that looks like a key replaced, except placeholders."""
+    """Replace everything in a text that looks like a key, except placeholders."""
     return _KEY.sub(lambda key: key[0] if _PLACEHOLDER.search(key[0]) else replacement(key[0]), text)
 
 
@@ -151,7 +153,7 @@ def _texts(value: Any, dotted: str) -> Iterator[tuple[str, str]]:
 
 
 def redact(text: str, known: Secrets | None = None) -> str:
-    """The text with `***` for each secret. Redact a text before you cut it: half a key would not be found."""
+    """Replace each secret in a text by `***`. Redact a text before you cut it: half a key would not be found."""
     for values in (secrets() if known is None else known, _fetched):
         for secret in values:
             if secret in text:
@@ -194,7 +196,7 @@ def remember(token: str) -> None:
 def _values(name: str, value: str) -> Iterator[str]:
     for whole, password in _IN_URL.findall(value):
         yield password
-        if name.upper().endswith("_PROXY"):  # commands get the URL and may print its password, even a short one
+        if name.upper().endswith("_PROXY"):  # a command that gets the URL may print the password, even a short one
             yield whole
     if not is_secret_name(name):
         return
@@ -208,16 +210,16 @@ def _values(name: str, value: str) -> Iterator[str]:
 
 
 def is_secret_name(name: str) -> bool:
-    """True if a variable's name says that its value is secret, or if a config names it as a key. Numbers and stages at
-    its end (`API_KEY_2`, `OPENAI_KEY_PROD`) make no difference."""
+    """True if a variable's name says that the value is secret, or if a config names the variable as a key. Numbers and
+    stages at the end of the name (`API_KEY_2`, `OPENAI_KEY_PROD`) make no difference."""
     words = _STAGE.sub("", _NUMBER.sub("", _KEY_WORDS.sub("", re.sub(r"\W", "_", name.upper()))).rstrip("_"))
     named = _SECRET_URL.search(words) or (_SECRET_NAME.search(words) and not _ABOUT_SECRET.search(words))
     return name in _named or bool(named)
 
 
 def no_secrets(named: Iterable[str] = ()) -> dict[str, str]:
-    """The environment for a child process, without secrets and URLs with a password. URLs of proxies and the variables
-    in `named` stay."""
+    """The environment for a child process, without secrets and without URLs that have a password. URLs of proxies and
+    the variables in `named` are kept."""
     wanted = set(named)
     return {name: value for name, value in os.environ.items() if name in wanted or not _withheld(name, value)}
 

@@ -25,7 +25,7 @@ GROUPS = {
 
 @cache
 def _installed(_path: tuple[str, ...]) -> EntryPoints:
-    """Every entry point of every package. Cached: reading them takes longer than the rest of a start."""
+    """Every entry point of every package. Cached, because reading them takes longer than everything else at a start."""
     return EntryPoints(point for package in distributions() for point in package.entry_points)
 
 
@@ -40,7 +40,7 @@ def names(kind: str) -> list[str]:
 
 
 def reference(kind: str, name: str) -> str:
-    """`module:name` of a registered part; empty if no package has registered the name."""
+    """The import path `module:name` of a registered part; empty if no package has registered a part of that name."""
     return next((point.value for point in registered(kind).select(name=name)), "")
 
 
@@ -65,8 +65,8 @@ def instance(part: Any) -> Any:
 
 
 async def called(work: Callable[[], Any], threads: Executor | None = None) -> Any:
-    """The result of a user's function; `work` is a `partial` of it. An async function is awaited; any other runs in a
-    thread, so that calls in flight do not wait for it."""
+    """Call a user's function, of which `work` is a `partial`, and return its result. An async function is awaited; any
+    other function runs in a thread, so that calls in flight do not wait for it."""
     if inspect.iscoroutinefunction(work):
         return await work()
     result = await asyncio.get_running_loop().run_in_executor(threads, copy_context().run, work)
@@ -81,10 +81,10 @@ def named(part: Any) -> str:
 
 
 def fingerprint(part: Any, *, module: bool = True) -> str:
-    """A part's name and a hash of its source, so that no run continues with another gate than it began with.
+    """A part's name and a hash of its source. With it, a run is not continued with a different gate than it began with.
 
-    Variables that a function closes over do not count; pass them as a dataclass's fields or as `partial` arguments.
-    Without `module`, it does not matter from which module a function is imported.
+    Variables that a function closes over are not part of the hash; pass them as a dataclass's fields or as `partial`
+    arguments. If `module` is false, the function's module makes no difference.
     """
     if isinstance(part, partial):
         return f"{fingerprint(part.func, module=module)}{part.args!r}{sorted(part.keywords.items())!r}"

@@ -1,5 +1,5 @@
-"""The table of model providers, one row each. A new provider is a row here and a line in docs/providers.md; no other
-code looks at the prefix of a model's name.
+"""The table of model providers, with one row for each. To add a provider, add a row here and a line in
+docs/providers.md; no other code looks at the prefix of a model's name.
 
 Imports only the standard library, because configs, records and commands read the table.
 """
@@ -24,7 +24,8 @@ class Provider:
     factory: str = _LIBRARY
     """`module:function` that makes the ChatModel from a ModelSpec (models/base.py); imported when it is needed."""
     families: str = ""
-    """A regular expression for the beginning of the models' names, for a hint if a name has no provider."""
+    """A regular expression that matches the beginning of the models' names. It is used for a hint if a config's model
+    has no provider."""
     roles: tuple[str, ...] = ("target", "optimizer")
     """The roles that the models can have."""
     role_hint: str = ""
@@ -70,17 +71,18 @@ class Provider:
     call_timeout: float = 120.0
     """Seconds until a call without an answer is ended and retried, unless the config says otherwise."""
     max_concurrency: Callable[[], int] | None = None
-    """A function that returns the most calls at once that are useful; None if only the config limits them."""
+    """A function that returns the maximum useful number of calls at the same time; None if only the config limits
+    it."""
 
     cache_settings: tuple[str, ...] = ()
     """Settings of the client library that ask the endpoint to cache the beginning of requests: tools and system prompt.
     Empty if the endpoint caches without a setting, or has no cache."""
     cached_from: int = 0
-    """The minimum number of tokens of a prefix that the endpoint caches; 0 if no cache is known. Some models need more
-    tokens."""
+    """The minimum number of tokens of a prefix that the endpoint caches (some models need more); 0 if no cache is
+    known."""
     warms_cache: bool = False
-    """True if a prefix is in the cache only after the first reply to it, and requests before that reply pay for writing
-    it again. The first request is then sent alone."""
+    """True if a prefix is in the cache only after the first reply to it, and each request sent before that reply pays
+    for writing it again. If True, the first request is sent alone."""
 
     price_list: str = ""
     """The provider's name in the package genai-prices; empty if that package does not have the prices."""
@@ -97,13 +99,13 @@ class Provider:
 
 
 def cores() -> int:
-    """The cores that this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def local_processes() -> int:
-    """How many requests a model on this machine's CPU answers at once: one for each core that this process may use, up
-    to four, since each has a separate context in memory."""
+    """The number of requests that a model on this machine's CPU answers at the same time: one for each core that this
+    process may use, but at most four, since each request has a separate context in memory."""
     return min(cores(), 4)
 
 
@@ -111,7 +113,7 @@ AGENT = Provider(
     prefix="agent",
     factory="skillopt.models.bound:open_unseen",
     is_function=True,
-    probed_roles=("optimizer",),  # the agent calls its models itself
+    probed_roles=("optimizer",),  # the agent itself calls its models
 )
 COMMAND = Provider(
     prefix="command",
@@ -158,7 +160,7 @@ _ROWS = (
         deterministic=True,
         probed_roles=(),
         call_timeout=300.0,
-        max_concurrency=local_processes,  # more calls would only wait
+        max_concurrency=local_processes,  # more calls at the same time would only wait
         is_free=True,
     ),
     Provider(
@@ -187,7 +189,7 @@ _ROWS = (
         url_setting="hardware.vllm_url",
         url_hint="no URL; set hardware.vllm_url=http://127.0.0.1:8000/v1 or the role's own url",
     ),
-    # The best known providers of pydantic-ai; any other that it knows by name works as well.
+    # The best known providers of pydantic-ai; all other providers that it knows by name also work.
     Provider(
         prefix="anthropic",
         families=r"claude-",
@@ -218,7 +220,7 @@ _ROWS = (
     Provider(prefix="xai", families=r"grok-", price_list="x-ai"),
 )
 PROVIDERS: dict[str, Provider] = {row.prefix: row for row in _ROWS}
-"""The rows of the table by prefix, without coding agents: packages register these, and `provider_of` finds them."""
+"""The rows of the table by prefix. Coding agents have no row: packages register them, and `provider_of` finds them."""
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -228,7 +230,7 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 def provider_of(name: str) -> Provider:
-    """The provider of `provider:model`: a row of the table, a coding agent, or else one of the client library."""
+    """The provider of `provider:model`: a row of the table, a coding agent, else a provider of the client library."""
     prefix, _ = split_name(name)
     return PROVIDERS.get(prefix) or _agent(prefix) or Provider(prefix=prefix)
 
@@ -258,8 +260,8 @@ def _agent(name: str) -> Provider | None:
 
 
 def with_provider(name: str) -> str:
-    """The full name of a model, such as `openai:gpt-4o-mini`, for `openai/gpt-4o-mini` and for `gpt-4o-mini` (a known
-    family); empty for any other name."""
+    """Convert a name such as `openai/gpt-4o-mini`, or `gpt-4o-mini` if its family is known, to the full name
+    `openai:gpt-4o-mini`; return an empty text for any other name."""
     prefix, slash, model = name.partition("/")
     if slash and model and prefix in PROVIDERS:
         return f"{prefix}:{model}"

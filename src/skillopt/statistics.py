@@ -14,16 +14,17 @@ from collections.abc import Sequence
 from statistics import NormalDist, correlation, fmean, stdev
 
 Samples = tuple[Sequence[float], Sequence[float]]
-"""One item's scores: under the current skill, and equally many under the candidate."""
+"""The scores of one item: some under the current skill, and the same number under the candidate."""
 
 _DRAWS = 4000
-"""The number of random permutations if a score is neither 0 nor 1."""
+"""The number of random permutations. They are used if a score is neither 0 nor 1."""
 _T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 """Student's t for 95 %, two-sided, by degrees of freedom from 1."""
 
 
 def interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
-    """Confidence interval of the mean: Wilson's for scores of 0 and 1, bootstrap for others; None without values."""
+    """Confidence interval of the mean: Wilson's for scores of 0 and 1, else a bootstrap interval; None without
+    values."""
     if not values:
         return None
     if all(value in (0, 1) for value in values):
@@ -51,8 +52,8 @@ def bootstrap(values: Sequence[float], confidence: float = 0.95, draws: int = 20
 def gain_interval(differences: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
     """95 % interval of the mean difference of two skills; None without items.
 
-    The width is never 0: if all of ten items changed, most items change, but perhaps not every item. One item won and
-    one item lost are added if the differences come from scores of 0 and 1 or are all equal (Bonett and Price).
+    The width is never 0: if all of ten items changed, most other items would change, but perhaps not all. If the
+    differences come from scores of 0 and 1 or are all equal, one won and one lost item are added (Bonett and Price).
     """
     if not differences:
         return None
@@ -66,7 +67,7 @@ def gain_interval(differences: Sequence[float], confidence: float = 0.95) -> tup
 
 
 def smallest_sure(items: int) -> float:
-    """The smallest gain whose interval excludes zero if no item gets worse."""
+    """The smallest gain (as a share of `items`) whose interval does not contain zero, if no item gets worse."""
     for better in range(1, items + 1):
         bounds = gain_interval([1.0] * better + [0.0] * (items - better))
         if bounds and bounds[0] > 0:
@@ -93,8 +94,8 @@ def student_t(freedom: int) -> float:
 
 
 def sign_test(wins: int, losses: int) -> float:
-    """McNemar's exact test, one-sided: the probability that chance gives at least this many wins among the differing
-    items."""
+    """McNemar's exact test, one-sided: the probability that at least this many of the differing items are wins by
+    chance."""
     total = wins + losses
     return sum(math.comb(total, k) for k in range(wins, total + 1)) / int(2**total)
 
@@ -102,9 +103,9 @@ def sign_test(wins: int, losses: int) -> float:
 def permutation_p(samples: Sequence[Samples]) -> float:
     """The one-sided p-value: the probability that a candidate that is not better looks at least this good.
 
-    The samples of each item are assigned to the two skills in every possible way. An item counts by the square of its
-    difference: a few items that always differ weigh more than many that sometimes differ. With one sample of each item,
-    this is McNemar's exact test.
+    The samples of each item are assigned to the two skills in every possible way. The weight of an item is the square
+    of its difference, so a few items that always differ weigh more than many that sometimes differ. With one sample of
+    each item, this is McNemar's exact test.
     """
     if all(value in (0, 1) for pair in samples for side in pair for value in side):
         return _exact([(len(a), int(sum(a)), int(sum(b))) for a, b in samples])
@@ -116,7 +117,8 @@ def _weight(difference: float) -> float:
 
 
 def _exact(counts: Sequence[tuple[int, int, int]]) -> float:
-    """The exact p-value over all permutations, built item by item; the sums of one item are hypergeometric."""
+    """The exact p-value over all permutations, calculated item by item: the sums of one item have a hypergeometric
+    distribution."""
     reach: dict[int, float] = {0: 1.0}
     observed = 0
     for repeats, before, after in counts:
@@ -139,8 +141,8 @@ def _exact(counts: Sequence[tuple[int, int, int]]) -> float:
 
 
 def _drawn(samples: Sequence[Samples]) -> float:
-    """The p-value by random permutations with a fixed seed; the observed order counts as one of them. The order of
-    samples and items does not matter. Items whose samples are all equal are left out: permuting them changes nothing.
+    """The p-value by random permutations with a fixed seed; the observed order is one of them. The order of samples and
+    items makes no difference. Items whose samples are all equal are left out: permuting them changes nothing.
     """
     observed = math.fsum(_weight(math.fsum(b) - math.fsum(a)) for a, b in samples)
     pools = sorted(sorted([*a, *b]) for a, b in samples if len({*a, *b}) > 1)
@@ -155,7 +157,7 @@ def _drawn(samples: Sequence[Samples]) -> float:
 
 
 def smallest_detectable(items: int, noise: float, alpha: float = 0.05) -> float:
-    """An estimate of the smallest true gain, as a share of the items, that the paired gate finds in four of five cases.
+    """An estimate of the smallest true gain that the paired gate finds in four of five cases, as a share of the items.
 
     `noise` is the share of rollouts whose outcome flips. Without noise one item is enough. With noise, items that are
     really better must be told from items that only seem to differ; bench/gate.py checks the estimate by simulation.
@@ -176,7 +178,7 @@ def smallest_detectable(items: int, noise: float, alpha: float = 0.05) -> float:
 
 
 def kappa(first: Sequence[bool], second: Sequence[bool]) -> float | None:
-    """Cohen's kappa of two raters who say yes or no; None if chance alone would make them agree on everything."""
+    """Cohen's kappa of two raters who say yes or no; None if both give only one and the same answer."""
     if not first:
         return None
     a, b = fmean(first), fmean(second)

@@ -1,4 +1,4 @@
-"""Runs async work from code that is not async, also if an event loop is running already, as in a notebook."""
+"""Runs async work from code that is not async, even if an event loop is already running, as in a notebook."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def run_sync(work: Coroutine[Any, Any, T], interrupt: Callable[[], bool] = lambda: False) -> T:
-    """Run async work and return its result. If an event loop is running already (in a notebook), use another thread.
+    """Run async work and return its result. If an event loop is already running (in a notebook), use a separate thread.
 
     A notebook's stop button works like Ctrl-C: it calls `interrupt`, which ends the work cleanly. If `interrupt`
     returns False, or the button is pressed again, the work is cancelled.
@@ -32,7 +32,8 @@ def run_sync(work: Coroutine[Any, Any, T], interrupt: Callable[[], bool] = lambd
 
 
 def one_message(function: F) -> F:
-    """A decorator: the function raises errors of SkillOpt without their causes, because the message says everything."""
+    """A decorator. The decorated function raises errors of SkillOpt without their causes, because the message says
+    all."""
 
     @functools.wraps(function)
     def called(*arguments: Any, **keys: Any) -> Any:
@@ -80,7 +81,8 @@ def _in_a_loop() -> bool:
 
 @contextlib.contextmanager
 def ending_shortly() -> Iterator[None]:
-    """If nothing catches a stop in this block, the program ends as a command does: with a message and no traceback."""
+    """If the work in this block is stopped and nothing catches that, the program ends with a message and no traceback,
+    as a command does."""
     try:
         yield
     except (Stopped, KeyboardInterrupt):
@@ -113,7 +115,7 @@ class _Elsewhere(Generic[T]):
                 self.done.set_result(runner.run(self._awaited()))
             except asyncio.CancelledError:
                 self.done.set_exception(KeyboardInterrupt())
-            except BaseException as error:  # the waiting caller raises the error
+            except BaseException as error:  # the error is raised in the caller that waits
                 self.done.set_exception(error)
 
     async def _awaited(self) -> T:

@@ -2,5 +2,5 @@
 
 __version__ = "0.2.0"
 METHOD = "7"
-"""The number of the training method. It changes if the same replies would lead to another skill, or if other requests
-would be sent. No unfinished run silently continues with another method."""
+"""The number of the training method. It changes if the same replies would lead to a different skill, or if different
+requests would be sent. An unfinished run is never silently continued with a different method."""
