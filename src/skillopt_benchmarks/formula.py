@@ -19,7 +19,8 @@ def published(path: Path) -> Iterator[Item]:
 
 
 def split_of(path: Path) -> str:
-    """Return the split that a file's name names. The authors of the set chose the splits."""
+    """Return the split of a file's items, which is a part of the file's name. The authors of the set chose the
+    splits."""
     return path.stem.split("_")[1]
 
 

@@ -47,7 +47,7 @@ class DataSource:
     folders: tuple[str, ...] = ()
     """Folders that belong to the data and lie next to the files with the items."""
     how: str = ""
-    """Which files to fetch by hand, and the folder to put them in."""
+    """The files to fetch by hand, and the folder to put them in."""
     kinds: tuple[str, ...] = ()
     """The kinds of tasks, if each kind has its own file: `{kind}` in `files` and `url` stands for the chosen kind."""
     split: Callable[[Path], str] | None = None

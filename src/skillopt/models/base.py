@@ -277,4 +277,5 @@ class FormRefusedError(RefusedError):
 
 
 class FatalError(ModelError):
-    """An error that comes again at every try (401, 403, 404, a 400 caused by our request). It ends the run at once."""
+    """An error that would come again at the next try (401, 403, 404, a 400 due to our request). It ends the run at
+    once."""

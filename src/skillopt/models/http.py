@@ -1,4 +1,4 @@
-"""Decides what an HTTP error means: try again, set the item aside, or end the run."""
+"""Decides what to do after an HTTP error: try again, set the item aside, or end the run."""
 
 from __future__ import annotations
 

@@ -165,8 +165,8 @@ class Endpoint(Slots):
 
     The limit falls if most of the recent calls that were sent at some level or above it were rejected; the new limit is
     one less than that level. Single rejections do not lower it, because a server may reject every fifth call at any
-    level. The limit grows by one after as many successes as the limit. If that was a mistake, it needs twice as many
-    successes to grow again.
+    level. The limit grows by one after as many successes as the limit. If growing was a mistake, the limit needs twice
+    as many successes to grow again.
 
     A call that has no answer yet counts as accepted. Rejections come at once, but replies take time: without these
     calls, most of the first responses would be rejections.

@@ -371,8 +371,8 @@ def _dud(topic: str, rules: dict[str, str], kind: float) -> SimEdit:
 
 
 def _guidance(prompt: str) -> list[SimLine]:
-    """Return changes of the guidance for at most three rules that were lost or never stated. A line of the guidance
-    that states another code is modified; other lines stay.
+    """Return changes of the guidance for at most three rules that were lost or never stated. If a line of the guidance
+    states a different code, it is modified; other lines are kept.
 
     If the difference of the skills shows that a regressed task's rule was removed, its code is in the old output, which
     passed. For a persistent failure, the code is in the expected answer.

@@ -75,7 +75,7 @@ class SimServer:
         )
 
     async def _failed(self, http: web.Request, error: Exception) -> web.StreamResponse:
-        """Answer a call that failed by a fault: with an HTTP error, or with a broken connection."""
+        """Answer a call that failed because of a simulated fault: with an HTTP error, or by breaking the connection."""
         if isinstance(error, ConnectionCut):
             if http.transport is not None:
                 http.transport.abort()

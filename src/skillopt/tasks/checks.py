@@ -204,8 +204,8 @@ class CommandCheck(Scorer):
     """Runs the check command in the sandbox, in a copy of the workspace. `$SKILLOPT_CHECK` is a folder with the check's
     own files, the agent's last message in `output.txt` and the item in `item.json`.
 
-    The last line of the command's output may be JSON: a number or {score, feedback}. Without it, exit code 0 is right
-    and 1 is wrong. Any other exit code means that the check itself failed; the item is then set aside.
+    The last line of the command's output may be JSON: a number or {score, feedback}. If it is not JSON, exit code 0
+    means right and 1 means wrong. Any other exit code means that the check itself failed; the item is then set aside.
     """
 
     needs_workspace = True

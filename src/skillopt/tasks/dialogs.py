@@ -51,7 +51,7 @@ def asked_by(messages: Sequence[Any]) -> dict[str, Any]:
 
 
 def _context(messages: Sequence[Any]) -> str:
-    """The messages as one text. Several messages are shown with their roles, since the question refers to a
+    """The messages as one text. If there are several, each is shown with its role, because the question refers to a
     conversation."""
     said = [(str(at(each, "role")), text_of(at(each, "content")).strip()) for each in messages]
     said = [(role, text) for role, text in said if text]

@@ -1,6 +1,6 @@
 """Images of tasks: the fields `image` and `images`, for targets that can see.
 
-An image is a file below the folder of the tasks, or a data: URL. Stored trajectories contain the names of images only.
+An image is a file below the folder of the tasks, or a data: URL. Stored trajectories contain only the names of images.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def image_file(root: Path, name: str, where: str) -> Path:
 
 
 def with_image_hashes(items: Sequence[Item], root: Path) -> list[Item]:
-    """The items, each with a hash of its images: changed images are changed data. Raises UserError for an image that
-    cannot be sent."""
+    """The items, each with a hash of its images, so a changed image also changes the hash of the data. Raises UserError
+    for an image that cannot be sent."""
     return [_checked(item, root) if image_names(item) else item for item in items]
 
 

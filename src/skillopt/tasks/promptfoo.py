@@ -48,8 +48,8 @@ class PromptfooCase:
 
 
 def promptfoo_rows(file: Path) -> Iterator[Row]:
-    """A row for each test and prompt. If some tests have no plain answer, every row names its scorer (`env.scoring:
-    by_task`)."""
+    """A row for each test and prompt. If a test has no plain answer, every row of the file names its scorer
+    (`env.scoring` is then `by_task`)."""
     cases = list(read_promptfoo(file))
     plain = all(case.check is None or case.check.kind == "exact" for case in cases)
     for case in cases:

@@ -50,7 +50,7 @@ class QAOptions(Options):
 
 
 def take(items: list[Item], most: int | None) -> list[Item]:
-    """At most `most` items in their old order. The numbers of items of the types are as equal as possible."""
+    """At most `most` items, in their old order, with about the same number of items of each type."""
     if most is None or most >= len(items):
         return items
     return [items[index] for index in sorted(in_turn([item.type for item in items])[:most])]

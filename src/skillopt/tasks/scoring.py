@@ -27,7 +27,7 @@ _UNFINISHED = re.compile(r"[^=\s][ \t]*[=≈][^\w=]*\Z")
 
 NO_ANSWER = ("the reply names no choice", "the reply holds no number", "the reply holds no usable JSON object")
 SEVERAL = ("the reply names several choices",)
-"""Beginnings of the feedback on replies from which no single answer can be read (with `NO_ANSWER`)."""
+"""`NO_ANSWER` and `SEVERAL` are beginnings of the feedback on replies from which no single answer can be read."""
 
 Choices = Sequence[str | int | float] | Mapping[str, str | int | float]
 
@@ -74,8 +74,8 @@ def f1(output: str, answers: Sequence[str], *, threshold: float = 0.5) -> Score:
 
 
 def contains(output: str, answers: Sequence[str], *, every: bool = False) -> Score:
-    """The hard score is 1 if the output contains an answer (with `every`: all answers) as whole words; soft is the
-    share with `every`."""
+    """The hard score is 1 if the output contains an answer (with `every`: all answers) as whole words; with `every`,
+    the soft score is the share of answers that it contains."""
     answer = f" {normalise(extract_answer(output))} "
     missing = [gold for gold in answers if f" {normalise(gold)} " not in answer]
     share = 1 - len(missing) / len(answers)

@@ -1,4 +1,4 @@
-"""Splits a file or folder of tasks into train, val and test: seeded, stratified, without copies, and saved next to it.
+"""Splits a file or folder of tasks into train, val and test (seeded, stratified, without copies); saves the split.
 
 The items of a file are split by content: an item stays in its split if only its id, its answers or its position in the
 file change. Items of one `group` (such as questions on one document) stay together. If the tasks of a file have changed
@@ -95,8 +95,8 @@ def split_folder(
 def _settled(
     source: Path, items: Sequence[Item], saved: Mapping[str, str], ratios: Mapping[str, float], seed: int
 ) -> dict[str, list[Item]]:
-    """The items by split. An item that is not in `saved` (content hash → split) is newly assigned. If the split has
-    changed, it is written."""
+    """The items by split. Items that are not in `saved` (content hash → split) are assigned; a changed split is
+    written."""
     here = {content_hash(item) for item in items}
     assigned = {name: split for name, split in saved.items() if name in here}
     split = divide(items, ratios, seed, assigned)
@@ -279,7 +279,7 @@ def _write(
 def how_to_enlarge(settings: Mapping[str, Any], split: str) -> str:
     """How to get more tasks into a split, by the settings of a run ("env.data": …); empty if they do not show it.
 
-    Paths below the working folder are relative to it, so the user can follow the sentence there.
+    Paths below the working folder are shown relative to it, so they are valid in this folder.
     """
     options = settings.get("env.options") or {}
     if split in options.get("limit", {}):

@@ -1,5 +1,4 @@
-"""Workspaces: makes an item's initial files, finds the changes by a rollout, and restores the changed files for a
-check.
+"""Workspaces: an item's initial files, the changes that a rollout makes, and the changed files, restored for a check.
 
 An item's `workspace` is a folder below the folder of the tasks, or an object of path → text; `files` adds to it. After
 a rollout, only the difference is stored, in the journal. It is enough for a check of the result at any later time.

@@ -122,7 +122,8 @@ class EnvWorker:
         return (await self._talks[token].turns.get()).packed()
 
     async def _work(self, token: int, item: Item, skill: Skill) -> None:
-        """Do and score the task. If a judge scores, the main process does that, because it has the model."""
+        """Do the task and score it. If a judge scores, the main process does the scoring, because it has the judge's
+        model."""
         talk = self._talks[token]
         try:
             episode = await self.env.run(item, skill, talk)

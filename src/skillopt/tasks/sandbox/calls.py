@@ -51,8 +51,8 @@ def forbid(office: bool) -> None:
 
 
 def filter_program(machine: str, unix_sockets: bool) -> bytes:
-    """The filter of system calls, as classic BPF. Calls of another architecture end the program, the listed calls fail,
-    and clone may not make a user namespace.
+    """The filter of system calls, as classic BPF. A call of a different architecture ends the program, the listed calls
+    fail, and clone cannot make a user namespace.
 
     An office program connects to itself through Unix sockets (`unix_sockets`); inside the sandbox, these sockets cannot
     reach any other program.
