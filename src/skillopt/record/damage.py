@@ -1,8 +1,8 @@
 """Finds damaged files of a run.
 
 The state contains checksums of itself and of every file that a finished step wrote. Every other file that training
-reads follows from these files, or has its own checksums (the journal). The journal alone is enough to repeat the whole
-run without a call; this repairs any damage.
+reads can be rebuilt from these files, or has its own checksums (the journal). The journal alone is enough to repeat the
+whole run without a call; this repairs any damage.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _left(run: RunDirectory, state: State) -> Iterator[Path]:
 
 
 def broken(run: RunDirectory, state: State) -> Iterator[tuple[Path, str]]:
-    """Every file that does not fit its checksum, and what is wrong with it."""
+    """Every file that does not match its checksum, each with its problem."""
     for name, entry in state.sealed.items():
         file = run.root / name
         size = file.stat().st_size if file.is_file() else -1
@@ -85,7 +85,8 @@ class Damage:
 
 
 def find_damage(run: RunDirectory) -> list[Damage]:
-    """Find damaged files; nothing is changed. Files of an interrupted step do not count: a resume removes them."""
+    """Find damaged files; nothing is changed. Files of an interrupted step are ignored, because a resume removes
+    them."""
     found: list[Damage] = []
     replies = 0
     try:
@@ -105,7 +106,7 @@ def find_damage(run: RunDirectory) -> list[Damage]:
 
 
 def _named(run: RunDirectory, path: Path, what: str) -> str:
-    """The problem of a damaged file. For a damaged patch log, it names the damaged entry."""
+    """The problem of a damaged file. For a damaged patch log, the text names the damaged entry."""
     try:
         if path == run.patch_log.path and path.exists():
             list(run.patch_log.entries())
@@ -115,7 +116,7 @@ def _named(run: RunDirectory, path: Path, what: str) -> str:
 
 
 def _derived(run: RunDirectory, state: State) -> Iterator[Damage]:
-    """Find damage in files that can be rebuilt from the files with checksums, which are undamaged."""
+    """Find damage in files that can be rebuilt from the files with checksums. Those are known to be undamaged."""
     try:
         versions = replay(Run(run).skill(0), Run(run).finished_entries())
         best = versions[state.best.version]
@@ -151,7 +152,7 @@ def history_of(run: RunDirectory, state: State) -> list[StepRecord]:
 
 
 def _history_fits(run: RunDirectory, state: State) -> bool:
-    """Does history.json fit the records of the steps? Additions of an interrupted step or epoch end do not count."""
+    """Does history.json fit the records of the steps? Additions of an interrupted step or epoch end are ignored."""
     if not state.step and not run.history.exists():
         return True
     try:

@@ -172,7 +172,7 @@ class RunDirectory:
     def irregular(self) -> Path | None:
         """The first entry in the folder that is neither a folder nor a regular file; None if there is none.
 
-        The files of Weights & Biases are left out, because it links to its newest logs.
+        The files of Weights & Biases are left out, because among them are links to its newest logs.
         """
         found = entries(self.root, self.trackers / "wandb" / "wandb")
         strange = (e for e in found if not e.is_file(follow_symlinks=False) and not e.is_dir(follow_symlinks=False))
@@ -189,11 +189,11 @@ class RunDirectory:
 
     @contextmanager
     def held(self, *, private: bool = False) -> Iterator[None]:
-        """Lock this run inside the block; a second trainer gets an error that names the first. If `private` is true,
-        the folder is closed to other users of the machine.
+        """Lock this run inside the block; a second trainer gets an error that names the first one. If `private` is
+        true, the folder is closed to other users of the machine.
 
-        The kernel removes the lock when the process ends, for any reason. So the process number that an ended process
-        left in the file is never mistaken for that of another process.
+        The kernel removes the lock when the process ends for any reason. So the number of an ended process in the file
+        does not lock the run, even if a different process has this number now.
         """
         make_folder(self.root, private=private)
         self.check_files()
@@ -239,7 +239,8 @@ class RunDirectory:
 
     @contextmanager
     def as_written(self) -> Iterator[None]:
-        """Replace errors that a damaged file of the run causes inside the block by one that names `skillopt verify`."""
+        """If a damaged file of the run causes an error inside the block, raise one that names `skillopt verify`
+        instead."""
         try:
             yield
         except SkillOptError:
@@ -269,13 +270,13 @@ class RunDirectory:
 
 
 ANNOUNCED_IN = "SKILLOPT_ANNOUNCED_IN"
-"""Environment variable that names a file. A command writes its folder into the file, for the program that started
-it."""
+"""Environment variable that names a file. A command writes its folder into the file, for the program that started the
+command."""
 
 
 def announce(folder: Path, *, finished: bool = False) -> None:
-    """Write the folder that this command works in, and whether its work was finished before, into the file that the
-    environment names. Only the first call writes, because a command may start other commands."""
+    """Write into the file that the environment variable names: the folder that this command works in, and whether its
+    work was finished before. Only the first call writes, because a command may start other commands."""
     if file := os.environ.pop(ANNOUNCED_IN, ""):
         write_atomic(Path(file), json_text({"folder": str(folder.resolve()), "finished": finished}))
 
@@ -290,7 +291,7 @@ def make_folder(path: Path, *, private: bool) -> None:
     """Create a folder. If `private` is true, the folder is closed to other users, even if it existed before."""
     path.mkdir(parents=True, exist_ok=True, mode=0o700 if private else 0o777)
     if private and path.stat().st_mode & 0o077:
-        with suppress(PermissionError):  # only its owner can close another user's folder
+        with suppress(PermissionError):  # a folder of another user can be closed only by that user
             path.chmod(0o700)
 
 
@@ -311,7 +312,7 @@ def _numbered(folder: Path, before: str, after: str = "") -> Iterator[tuple[int,
 
 
 def run_name(seed: int, identity: object) -> str:
-    """The end of a run's name. It depends on the settings that change results, but not on the number of epochs and on
+    """The end of a run's name. It depends on the settings that change results, but not on the number of epochs or on
     settings that may change before a resume."""
     return f"seed{seed}-{short_hash(identity)}"
 

@@ -59,7 +59,7 @@ class Patch(Record):
     """The reason why there is no usable reply; empty if there is a usable reply."""
     unreachable: bool = False
     unusable: tuple[str, ...] = ()
-    """The problems of unusable replies, also if another try gave a usable reply."""
+    """The problems of unusable replies, even if another try gave a usable reply."""
     leaks: tuple[Leak, ...] = ()
     """Edits that copy long strings from training items."""
 
@@ -112,7 +112,7 @@ class Asked(Record):
 
 
 class EditPool(Record):
-    """The edits of a step after merging: each idea once."""
+    """The edits of a step after merging: each idea occurs once."""
 
     edits: tuple[Pooled, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
@@ -157,7 +157,8 @@ class Selection(Record):
 
 
 class Decision(Record):
-    """A person's decision on a conflict: a line of `review/decisions.jsonl`. The last decision on a conflict counts."""
+    """A person's decision on a conflict: a line of `review/decisions.jsonl`. The last decision on a conflict is
+    used."""
 
     conflict: str
     choice: Choice

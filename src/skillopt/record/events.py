@@ -127,7 +127,7 @@ class RepliesReused(Event):
 
 
 class Advice(Event):
-    """A warning that `skillopt doctor` would give."""
+    """A warning that `skillopt doctor` would show."""
 
     checks: tuple[Check, ...]
 
@@ -236,7 +236,7 @@ class EditsCarried(Event):
 
 class StepFinished(Event):
     record: StepRecord
-    """The record of the step, as in `history.json`; `events.jsonl` leaves out its edits."""
+    """The record of the step, as in `history.json`; in `events.jsonl`, the edits are left out."""
 
     @field_serializer("record")
     def _without_edits(self, record: StepRecord) -> dict[str, JsonValue]:
@@ -245,7 +245,7 @@ class StepFinished(Event):
 
 class SlowUpdateStarted(Event):
     before: int
-    """The skill version at the end of the epoch before."""
+    """The skill version at the end of the previous epoch."""
     after: int
 
 
@@ -460,7 +460,8 @@ def events_after(path: Path, offset: int, most: int = 512 * 1024) -> Iterator[tu
 
 
 def event_page(path: Path, skip: int, count: int, text: str) -> tuple[list[EventRow], int]:
-    """Return `count` events that contain a text, newest first, without the first `skip`; and the number of all."""
+    """Return up to `count` events that contain `text`, newest first, after the first `skip`; and the number of all of
+    them."""
     needle, events, total = text.casefold(), [], 0
     for line in reversed(read_bytes(path).split(b"\n") if path.exists() else []):
         if not line or (needle and needle not in line.decode("utf-8", "replace").casefold()):

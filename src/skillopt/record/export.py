@@ -23,7 +23,7 @@ def export(run: RunDirectory, to: Path, *, description: str = "", overwrite: boo
     name is the name of the package.
 
     If the run began with a package, only the trained part of that package changes. Else the package gets front matter
-    that names its origin.
+    that says where the skill comes from.
     """
     if not run.best_skill.is_file() or not run.config_json.is_file():
         raise UserError(f"{run.root}: is not a run's folder (it has no best_skill.md)")
@@ -89,8 +89,8 @@ def _provenance(run: RunDirectory, summary: Summary, settings: Settings, skill: 
 
 
 def _write(to: Path, skill: Skill) -> tuple[str, ...]:
-    """Write a skill's files. A new folder appears complete; in an existing folder each file is replaced, and no link is
-    followed."""
+    """Write a skill's files. A new folder appears only when it is complete; in an existing folder each file is
+    replaced, and no link is followed."""
     place = to.resolve()
     for path in skill.files:
         _check_free(place, path)
@@ -107,7 +107,8 @@ def _write(to: Path, skill: Skill) -> tuple[str, ...]:
 
 
 def _check_free(folder: Path, path: str) -> None:
-    """Refuse to write this file of a package if a link would lead it elsewhere, or a folder has its name."""
+    """Raise an error if this file of a package cannot be written here: a link leads elsewhere, or a folder has its
+    name."""
     above = [folder / part for part in Path(path).parents if part.name]
     if linked := next((part for part in above if part.is_symlink() or (part.exists() and not part.is_dir())), None):
         raise UserError(f"{linked}: is not a folder, and the package has a folder of that name; remove this file")

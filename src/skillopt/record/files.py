@@ -69,7 +69,7 @@ def write_brief(path: Path, value: Any) -> None:
 
 
 def write_all(texts: Mapping[Path, str]) -> None:
-    """Write several files at once: syncing many to the disk takes about as long as syncing one."""
+    """Write several files at once, because syncing many to the disk takes about as long as syncing one."""
     with ThreadPoolExecutor(max_workers=len(texts) or 1) as pool:
         for written in [pool.submit(write_atomic, path, text) for path, text in texts.items()]:
             written.result()

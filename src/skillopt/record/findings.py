@@ -7,7 +7,7 @@ from typing import Literal
 from skillopt.record.base import Record
 
 FindingKind = Literal["rule", "form", "hypothesis"]
-"""The kind of finding: a rule of the task, a form that the target follows or not, or an open hypothesis."""
+"""The kind of finding: a rule of the task, a form that the target follows or does not follow, or an open hypothesis."""
 
 
 class ReportedFinding(Record):
@@ -24,7 +24,7 @@ class ReportedFinding(Record):
 
 
 class TaskFinding(Record):
-    """One finding over all steps."""
+    """One finding, with the evidence from all steps."""
 
     number: int
     kind: FindingKind

@@ -12,9 +12,9 @@ from skillopt.record.costs import Bill
 from skillopt.record.summary import Forecast, PlanFigures, PlannedSteps, Summary
 
 SPREAD = 1.7
-"""The factor between the likely value and each end of an estimate's range. Of fifteen simulated runs that did all their
-steps, the calls of all and the tokens of thirteen were within the range (tests/preflight/test_plan.py). It has not been
-measured with real models."""
+"""The factor between the likely value and each end of an estimate's range. For fifteen simulated runs that did all
+their steps, the calls of all fifteen were within the range, and the tokens of thirteen were within it
+(tests/preflight/test_plan.py). The factor has not been measured with real models."""
 
 
 class Estimate(Record):
@@ -83,7 +83,7 @@ class Plan(Record):
 
 
 class Preflight(Record):
-    """The plan and the warnings that the caller of a training passes to it."""
+    """The plan and the warnings that the caller of a training passes to the training."""
 
     plan: Plan
     advice: list[Check] = Field(default=[])
@@ -111,7 +111,7 @@ def with_real_figures(plan: Plan, summary: Summary) -> PlanFigures:
 
 
 def with_current_costs(summary: Summary, costs: Bill) -> Summary:
-    """The summary with the costs until now, also among the plan's real figures."""
+    """The summary with the costs until now; they are also put among the plan's real figures."""
     current = summary.model_copy(update=dict(costs))
     if summary.plan is None:
         return current

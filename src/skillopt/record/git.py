@@ -32,7 +32,7 @@ class Repository:
         return cls(Path(os.fsdecode(done.stdout.rstrip(b"\n"))))
 
     def commit(self, ref: str) -> str:
-        """The commit that a branch, tag or hash means."""
+        """The commit that a branch, tag or hash names."""
         done = None if ref.startswith("-") else _git(self.top, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
         if done is None or done.returncode:
             raise UserError(
@@ -49,8 +49,8 @@ class Repository:
         return place.relative_to(self.top.resolve()).as_posix()
 
     def files(self, commit: str, path: str) -> Files | None:
-        """The files at a path of a commit: of a folder, by their paths in it; of a single file, by the key "". None if
-        the path does not exist.
+        """The files at a path of a commit. For a folder, the keys are the paths in this folder; for a single file, the
+        key is "". None if the path does not exist.
 
         Links and submodules are left out, because they may lead anywhere.
         """
@@ -80,7 +80,7 @@ class Repository:
 
 
 def _git(place: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    """Run a read-only git command. It gets no secrets, asks no questions and waits for no lock."""
+    """Run a read-only git command. The command gets no secrets, asks no questions and waits for no lock."""
     command = ["git", "--no-optional-locks", "-c", "core.fsmonitor=false", "-C", str(place), *arguments]
     environment = {**no_secrets(), "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     try:

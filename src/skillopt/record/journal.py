@@ -25,8 +25,8 @@ _TOTALS = """
         sum(iif(instr(substr(reply, 1, 200), '"written": '), json_extract(reply, '$.usage.written'), 0))
         AS written_tokens FROM replies WHERE paid GROUP BY role, stage, model ORDER BY role, stage, model
 """
-"""The query for the totals, with columns in the order of the fields of `Total`. The tokens written to a cache have no
-column, so that journals of earlier versions can be read; they are read from replies that contain them."""
+"""The query for the totals, with columns in the order of the fields of `Total`. There is no column for tokens written
+to a cache, so that journals of earlier versions can be read; these tokens are read from replies that contain them."""
 _TABLES = f"""
     CREATE TABLE replies (
         paid INTEGER NOT NULL,
@@ -51,9 +51,10 @@ REPLIES = """paid, key, attempt, role, stage, model, turn, calls, prompt_tokens,
     reply"""
 """The columns that a row's checksum covers. `paid` is 0 for a reply that another run has paid for."""
 UNREADABLE = (sqlite3.DatabaseError, UnicodeDecodeError)
-"""Errors of SQLite for a damaged file; the second comes if SQLite's message contains bytes that are not text."""
+"""Errors of SQLite for a damaged file: a UnicodeDecodeError if SQLite's message contains bytes that are not text, else
+a DatabaseError."""
 SENT = "sent"
-"""The key in an optimizer's stored reply with the request, and with its step or epoch."""
+"""The key in an optimizer's stored reply under which the request is stored, with its step or epoch."""
 _INSERT = "INSERT INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
@@ -81,7 +82,7 @@ class JournalRow:
     usd: float | None = None
     """The cost in dollars that the model reports."""
     calls: int = 1
-    """The number of calls that this row counts for; 0 for a rollout whose single calls have their own rows."""
+    """The number of calls that this row records; 0 for a rollout whose single calls have their own rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,13 +154,13 @@ class Journal:
         return shared.get(key, attempt)
 
     def put(self, record: JournalRow) -> None:
-        """Store a reply; it is stored when this returns."""
+        """Store a reply. When this function returns, the reply is stored."""
         self._pending.append((record, None))
         self._flush()
 
     async def store(self, record: JournalRow) -> None:
-        """Store a reply; it is stored when this returns. Replies that come at the same moment share one
-        transaction."""
+        """Store a reply. When this function returns, the reply is stored. Replies that come at the same moment share
+        one transaction."""
         loop = asyncio.get_running_loop()
         stored: asyncio.Future[None] = loop.create_future()
         if not self._pending:
@@ -172,8 +173,8 @@ class Journal:
             self._flush()
 
     def _flush(self) -> None:
-        """Write all pending rows in one transaction. If that fails, no row is stored, and all callers that wait for a
-        row get the error."""
+        """Write all pending rows in one transaction. If the transaction fails, no row is stored, and all callers that
+        wait for a row get the error."""
         batch, self._pending = self._pending, []
         waiting = [stored for _, stored in batch if stored and not stored.done()]  # a future that is done was cancelled
         try:
@@ -315,9 +316,9 @@ def _totals(db: sqlite3.Connection) -> list[Total]:
 
 
 def _take_after_folder(path: Path) -> None:
-    """Make the journal private in a private folder. It stays private if it is copied or moved. SQLite
-    gives its other files the same rights."""
-    with contextlib.suppress(OSError):  # SQLite reports it when it opens the file
+    """If the folder is private, make the journal private, too, so that it stays private if it is copied or moved.
+    SQLite gives its other files the same access rights."""
+    with contextlib.suppress(OSError):  # SQLite reports the error when it opens the file
         if path.parent.is_dir() and not path.parent.stat().st_mode & 0o077 and str(path) != ":memory:":
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             path.chmod(0o600)

@@ -55,7 +55,8 @@ def read_skill(path: Path) -> Skill:
 
 
 def whole_package(folder: Path) -> Skill:
-    """Read and check the package in a folder. A UserError names a file that cannot be read or that contains a key."""
+    """Read and check the package in a folder. Raise a UserError that names the file if one cannot be read or contains a
+    secret."""
     try:
         skill = read_folder(folder)
     except PackageError as error:

@@ -8,7 +8,8 @@ from skillopt.record.base import Interval, Record
 from skillopt.record.results import CheckWord, ResultFile, Spent
 
 PruneOutcome = Literal["pruned", "nothing to prune", "worse", "cannot tell"]
-"""The result in a word. `worse` and `cannot tell` are verdicts on the last shorter skill; then no skill was written."""
+"""The result in a word. `worse` and `cannot tell` are verdicts on the last shorter skill; in both cases no skill was
+written."""
 
 
 class PruneTrial(Record):
@@ -46,7 +47,7 @@ class Pruning(ResultFile):
     metric: str
     removed: tuple[str, ...]
     put_back: tuple[str, ...]
-    """Rules without a measured worth that stay, because the skill without them was not shown to be as good."""
+    """Rules that were kept although they have no measured worth: the skill without them was not shown to be as good."""
     trials: tuple[PruneTrial, ...]
     spent: Spent
     """The cost, including the ablation."""

@@ -11,9 +11,9 @@ from skillopt.record.costs import Paid
 
 CheckWord = Literal["better", "no worse", "worse", "cannot tell"]
 PartVerdict = Literal["earns", "harmful", "nothing", "unclear", "together"]
-"""The verdict on a part of a skill. earns, harmful: the interval of its worth excludes 0; nothing: no item changed;
-unclear: items changed, but the interval includes 0; together: the part alone shows no worth, but the score falls if all
-such parts are left out at once."""
+"""The verdict on a part of a skill. earns: the interval of its worth is above 0; harmful: the interval is below 0;
+nothing: no item changed; unclear: items changed, but the interval includes 0; together: the part alone shows no worth,
+but the score falls if all such parts are left out at once."""
 
 
 class ScoreWithInterval(Record):
@@ -58,7 +58,7 @@ class ResultFile(Document):
     optional: ClassVar = frozenset({"path"})
 
     path: str | None = None
-    """Path of the result's file. The file itself does not contain it."""
+    """Path of the result's file. The path is not stored in the file itself."""
 
 
 class _Verdict(ResultFile):
@@ -161,7 +161,7 @@ class TaskSeconds(Record):
 
 
 class SideTakes(Record):
-    """What one task takes with one of the two skills: means over the rollouts."""
+    """The costs of one task with one of the two skills: means over the rollouts."""
 
     rollouts: int
     prompt_tokens: float
@@ -332,7 +332,7 @@ class ReplicatedRun(Record):
     run: str = ""
     initial_val: float
     best_val: float
-    """The best skill's validation score: of fresh samples if there are any, else the gate's."""
+    """The best skill's validation score: from fresh samples if there are any, else from the gate."""
     initial_test: float
     best_test: float
     tasks: dict[str, int] = Field(default={})
@@ -398,6 +398,6 @@ class Transfer(_Verdict):
 
     @model_serializer(mode="wrap")
     def _with_from(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """The record's fields with `source` as `from`, which Python does not allow as the name of a field."""
+        """The record's fields, with `source` renamed to `from`: Python does not allow this name for a field."""
         fields: dict[str, Any] = serialize(self)
         return {"from" if name == "source" else name: fields[name] for name in fields if fields[name] is not None}

@@ -14,7 +14,7 @@ NONE, SEVERAL = "none", "several"
 
 
 class RoutedRow(Record):
-    """Counts of the requests that one skill is for, or no skill."""
+    """Counts of the requests that are for one skill, or for no skill."""
 
     expected: str
     """The skill that the requests are for: its name, or `none`."""
@@ -64,7 +64,7 @@ class Routing(ResultFile):
     split: str
     items: int
     score: float
-    """The share of requests for which exactly the right skill, or none, was loaded."""
+    """The share of requests for which only the expected skill was loaded, or no skill if none was expected."""
     interval: Interval | None
     confusion: Confusion
     set_aside: dict[str, str]

@@ -1,4 +1,4 @@
-"""The only reader of a run's files. It gives typed values, and never reads outside of the run's folder."""
+"""The only reader of a run's files. It returns typed values, and never reads outside of the run's folder."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ class Measurement:
 class Run:
     """A run's files, each as it was when it was first read. To see later changes, call `Run.open` again.
 
-    A file that some runs do not have gives None or an empty value if it is missing. A file that has changed since
-    training wrote it raises Damaged.
+    If a file that only some runs have is missing, its value is None or empty. If a file has changed since training
+    wrote it, reading it raises Damaged.
     """
 
     def __init__(self, files: RunDirectory) -> None:
@@ -111,7 +111,8 @@ class Run:
 
     @cached_property
     def config(self) -> Config:
-        """The run's config. Keys and values that this version does not know have their defaults."""
+        """The run's config. A key that this version does not know is ignored; an unknown value is replaced by the key's
+        default."""
         return stored_config(self.settings)
 
     @cached_property
@@ -164,7 +165,7 @@ class Run:
         return read_totals(self._inside(self.files.journal))
 
     def exchanges(self, step: int, epoch: int | None = None) -> list[OptimizerExchange]:
-        """Requests to the optimizer with its replies: those of a step and, if given, of the end of an epoch."""
+        """A step's requests to the optimizer and the replies; if `epoch` is given, also those of the epoch's end."""
         ends = {f"{stage}/{epoch}" for stage in ("slow_update", "meta_skill")}
         found = [(each.label.partition("/")[2], each) for each in read_exchanges(self._inside(self.files.journal))]
         own = [each for name, each in found if name.partition("/")[2].startswith(f"{step:04d}")]
@@ -179,7 +180,8 @@ class Run:
         return events_after(self._inside(self.files.events), offset)
 
     def event_page(self, skip: int, count: int, text: str) -> tuple[list[EventRow], int]:
-        """Return `count` events that contain a text, newest first, without the first `skip`; and the number of all."""
+        """Return up to `count` events that contain `text`, newest first, after the first `skip`; and the number of all
+        of them."""
         return event_page(self._inside(self.files.events), skip, count, text)
 
     # Skills
@@ -201,7 +203,7 @@ class Run:
 
     @cached_property
     def versions_by_hash(self) -> dict[str, int]:
-        """The number of a version by the hash of its skill; of equal versions, the first."""
+        """The number of a version by the hash of its skill; if several versions are equal, the number of the first."""
         return {self.skill(version).hash: version for version in reversed(self.versions)}
 
     def patch_log(self) -> list[Entry]:
@@ -270,8 +272,8 @@ class Run:
 
     @cached_property
     def outcomes(self) -> dict[str, dict[str, bool]]:
-        """Whether a skill solved an item: by item of the training or validation split, then by the skill's hash. The
-        test split is left out."""
+        """For each item of the training and validation splits: whether a skill solved it, by the skill's hash. The test
+        split is left out."""
         outcomes: dict[str, dict[str, bool]] = {}
         for measured in self.measurements():
             for item_id, (hard, _) in measured.items.items() if measured.split != "test" else ():
@@ -281,8 +283,8 @@ class Run:
 
     @cached_property
     def persistent_failures(self) -> tuple[str, ...]:
-        """Items that failed under every skill that was tried. An item counts if at least three skills were tried on it,
-        or one version since the last gain: a later skill may solve what only one or two earlier skills failed."""
+        """Items that failed under every skill that was tried. At least three skills, or one version since the last
+        gain, must have been tried on an item: a later skill may solve what only one or two failed."""
         since, versions = self._last_gain(), self.versions_by_hash
         failed = (
             item
@@ -316,8 +318,8 @@ class Run:
 
     @property
     def trace_files(self) -> list[Path]:
-        """Files of trajectories in the order of the run: evaluations, each step's batch, then its gate; last the slow
-        updates."""
+        """Files of trajectories in the order of the run: evaluations, each step's batch, then its gate; and last the
+        slow updates."""
         measured = sorted(self.files.evaluations.glob("*.jsonl"))
         folders = [*sorted(self.files.steps.glob("step_*")), *sorted(self.root.glob("slow_update/epoch_*"))]
         rest = [folder / name for folder in folders for name in ("trajectories.jsonl", "gate_trajectories.jsonl")]
@@ -372,7 +374,7 @@ class Run:
 
     @cached_property
     def decisions(self) -> dict[str, Decision]:
-        """A person's decisions, by conflict. A line that is still being written does not count yet."""
+        """A person's decisions, by conflict. A line that is still being written is left out."""
         decisions: dict[str, Decision] = {}
         for number, line in enumerate(self._raw_lines(self.files.decisions, growing=True), 1):
             try:

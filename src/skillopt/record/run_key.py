@@ -54,8 +54,8 @@ class RunKey:
         return [RunDirectory(path) for path in (*takewhile(Path.is_dir, numbered), *sorted(dated))]
 
     def find(self, *, extend: bool = True) -> RunDirectory | None:
-        """Find the newest run with `epochs` epochs; else, if `extend` is true, the run with the most epochs. If it is
-        false, extended runs do not count, because their learning rate had two schedules."""
+        """Find the newest run with `epochs` epochs. If there is none and `extend` is true, find the run with the most
+        epochs. If `extend` is false, extended runs are ignored, because their learning rate had two schedules."""
         phases = [(epochs_of(run) or (self.epochs,), run) for run in self.runs()]
         same = [run for epochs, run in phases if epochs[-1] == self.epochs and (extend or len(epochs) == 1)]
         if same or not phases or not extend:

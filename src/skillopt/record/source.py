@@ -38,7 +38,7 @@ class Source:
     folder: str = ""
     """The name of the package's folder; empty for a plain file."""
     near: Callable[[str], bool] = lambda _: False
-    """A function that returns True if a file of this name is next to a plain file."""
+    """A function that returns True if a file with the given name is next to the plain file."""
 
     @property
     def is_package(self) -> bool:

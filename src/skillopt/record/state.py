@@ -59,20 +59,20 @@ class Tried(BaseModel):
     paired_gain: float | None = None
     """The candidate's gain in fresh samples of both skills."""
     remeasured: float | None = None
-    """The score of the skill before the step, with the fresh samples of the step's gate."""
+    """The score of the skill before the step, measured again with the fresh samples of the step's gate."""
     measured: int = 0
-    """Validation tasks that the candidate did before the gate had decided."""
+    """The number of validation tasks that the candidate did before the gate had decided."""
     gained: int = 0
-    """Tasks among `measured` that the candidate solved and the skill before it did not."""
+    """The number of tasks among `measured` that the candidate solved and the skill before it did not solve."""
     lost: int = 0
-    """Tasks among `measured` that the candidate failed and the skill before it solved."""
+    """The number of tasks among `measured` that the candidate failed and the skill before it solved."""
     edits: tuple[TriedEdit, ...] = ()
     helped: tuple[str, ...] = ()
     """Task types whose validation score rose."""
     broke: tuple[str, ...] = ()
     """Task types whose validation score fell."""
     causes: tuple[str, ...] = ()
-    """The causes for which tasks of the batch failed, according to the analysts."""
+    """Why tasks of the batch failed, according to the analysts."""
     outputs: tuple[dict[str, str], ...] = ()
     """For a rejected step: the target's outputs with the candidate on some failed tasks of the batch."""
 
@@ -125,7 +125,7 @@ class Phase(Record):
 
 
 class Telemetry(BaseModel):
-    """Times and call counts, which comparisons of two runs leave out."""
+    """Times and call counts; they are left out when two runs are compared."""
 
     seconds: float = 0.0
     """Seconds over all sessions."""
@@ -153,7 +153,8 @@ class State(BaseModel):
     model_config = ConfigDict(validate_assignment=True)
 
     pins: dict[str, str] = {}
-    """The version, the method and the prompts that began the run. A run never continues with another method."""
+    """The version, the method and the prompts with which the run began. A run never continues with a different
+    method."""
     step: int = 0
     """The last finished step."""
     epoch: int = 0
@@ -185,7 +186,7 @@ class State(BaseModel):
     short_form: ShortForm | None = None
     """The newest minimal remedy that was tried."""
     reviewed: dict[str, int] = {}
-    """Conflicts that a person decided, and the step that used each decision."""
+    """Conflicts that a person decided, each with the step that used the decision."""
     memory: str = ""
     """The notes of the meta skill."""
     findings: list[TaskFinding] = []

@@ -43,7 +43,8 @@ class Evidence(Record):
     remeasured: float | None = None
     """The current skill's score with this gate's fresh samples; it is `before` of the next gate if the skill stays."""
     p: float | None = None
-    """The p-value: how likely a candidate that is not better looks this good; None without fresh samples."""
+    """The p-value: how probable it is that a candidate that is not better looks this good; None without fresh
+    samples."""
     repeats: int = 0
     """The number of rounds of fresh samples of both skills, on the items on which they differ."""
     reason: str = ""
@@ -77,7 +78,7 @@ class ItemEvidence(Record):
     """The number of fresh samples with each skill."""
     compared: tuple[float, float] | None = None
     """The two scores that the decision compares (the current skill's first), if they are not `before` and `after`. The
-    paired gate compares fresh samples; an item without fresh samples counts as equal."""
+    paired gate compares fresh samples; an item without fresh samples is treated as equal."""
 
     @property
     def pair(self) -> tuple[float, float]:
@@ -121,7 +122,7 @@ class EditCounts(Record):
     lost_replies: tuple[str, ...]
     """The reasons why requests to the optimizer got no usable reply."""
     unusable_replies: tuple[str, ...]
-    """The problems of replies or parts of them, also if another try gave a usable reply."""
+    """The problems of replies or parts of them, even if another try gave a usable reply."""
     leaks: int
     """The number of edits that copy from a training item."""
     merged: int
@@ -135,7 +136,7 @@ class EditCounts(Record):
 
 
 class Acceptance(Record):
-    """Accepted edits as a share of the proposed ones; None if none was proposed."""
+    """The accepted edits as a share of the proposed edits; None if no edit was proposed."""
 
     step: float | None
     """The share in this step."""
@@ -157,7 +158,7 @@ class CreditTry(Evidence):
 
 
 class StepTelemetry(Record):
-    """Times and call counts, which comparisons of two runs leave out."""
+    """Times and call counts; they are left out when two runs are compared."""
 
     seconds: dict[str, float]
     """Seconds by stage."""

@@ -22,7 +22,7 @@ class InitialScores(Record):
     val: float | None = None
     val_interval: Interval | None = None
     test: float | None = None
-    """The test score; None while the test split is not read, and if evaluation.test is false."""
+    """The test score; None until the test split is read; always None if evaluation.test is false."""
     test_interval: Interval | None = None
     tokens: int
     kind: str
@@ -48,7 +48,7 @@ class BestScores(Record):
 
     @property
     def confirmed(self) -> tuple[float | None, Interval | None]:
-        """The validation score with its interval: of fresh samples if there are any, else the gate's."""
+        """The validation score with its interval: from fresh samples if there are any, else from the gate."""
         if self.val_remeasured is None:
             return self.val, self.val_interval
         return self.val_remeasured, self.val_remeasured_interval
@@ -123,7 +123,8 @@ class Gain(Record):
 
     @property
     def tasks_needed(self) -> int | None:
-        """About how many tasks would show a gain of this size; None if the number does not help."""
+        """About how many tasks would show a gain of this size; None if there is no gain, if the run has enough tasks
+        already, or if the number is too high."""
         if self.interval is None or self.value <= 0:
             return None
         half = (self.interval[1] - self.interval[0]) / 2

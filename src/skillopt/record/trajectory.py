@@ -94,5 +94,6 @@ class RolloutError(BaseModel):
     """True if the item itself cannot be measured: the endpoint refuses it (content filter, too long), or its scorer
     fails."""
     alone: bool = False
-    """True if all tries failed while other rollouts were answered. If more rounds fail, the item is set aside."""
+    """True if all tries failed while other rollouts were answered. If the further rounds fail, too, the item is set
+    aside."""
     error: str

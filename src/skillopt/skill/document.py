@@ -27,7 +27,7 @@ _MARKERS = f"(?:{re.escape(OPEN_MARKER)}|{re.escape(CLOSE_MARKER)})"
 _NOT_SHOWN = re.compile(rf"^[ \t]*{_MARKERS}[ \t]*(?:\r?\n|\Z)|{_MARKERS}", re.MULTILINE)
 """Matches a marker, with the whole line if nothing else is on it."""
 _REGION = re.compile(f"{re.escape(OPEN_MARKER)}(?:(?!{re.escape(OPEN_MARKER)}).)*?{re.escape(CLOSE_MARKER)}", re.DOTALL)
-"""Matches a protected region. A stray opening marker above its opening marker does not protect other text."""
+"""Matches a protected region. A stray opening marker above a region does not protect the text below it."""
 _HEADING = re.compile(r" {0,3}(#{1,6})(?=[ \t]|$)")
 _CLOSING_MARKS = re.compile(r"(?:^| )#+$")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)$")
@@ -63,7 +63,8 @@ class Skill:
     front: str = ""
     """SKILL.md's front matter with both `---` lines, unchanged; empty if it has none."""
     others: Mapping[str, bytes] = field(default_factory=dict, hash=False)
-    """The package's further files by their paths, such as `references/rules.md`. Never changed in place."""
+    """The package's further files by their paths, such as `references/rules.md`. The mapping is never changed in
+    place."""
     executable: frozenset[str] = frozenset()
     """The paths of the further files that are executable."""
 
@@ -89,8 +90,8 @@ class Skill:
 
     @cached_property
     def shown(self) -> Skill:
-        """This skill as targets read it and `best_skill.md` has it. Guidance stays; its markers and standard sections
-        without text are removed."""
+        """This skill as targets read it and as it is in `best_skill.md`: with its guidance, but without the guidance's
+        markers and without standard sections that have no text."""
         from skillopt.skill.standard import empty_sections
 
         text = self.text
@@ -115,7 +116,8 @@ class Skill:
             return None
 
     def with_file(self, path: str, text: str) -> Skill:
-        """This skill with one file's text replaced or added. Without text, a further file is removed."""
+        """This skill with one file's text replaced or added. If the text is empty, the file is removed, unless it is
+        SKILL.md."""
         if path == FILE:
             return replace(self, text=text)
         others = {name: content for name, content in self.others.items() if name != path}
@@ -161,7 +163,7 @@ class Skill:
         return region.removeprefix(OPEN_MARKER).removesuffix(CLOSE_MARKER).strip("\n")
 
     def with_guidance(self, guidance: str) -> Skill:
-        """This skill with new text in its protected region, which is added at the end if there is none."""
+        """This skill with new text in its protected region; if there is no such region, one is added at the end."""
         if MARKER.search(guidance):
             raise ValueError("guidance must not contain a protected-region marker")
         region = f"{OPEN_MARKER}\n{guidance.strip()}\n{CLOSE_MARKER}"
@@ -172,13 +174,13 @@ class Skill:
         return replace(self, text=f"{self.text}{gap}{region}\n")
 
     def find_sections(self, title: str) -> list[SkillSection]:
-        """The sections with that title; case, `#` marks and space do not matter. Headings in guidance do not count."""
+        """The sections with that title; case, `#` marks and space do not matter. Headings in guidance are ignored."""
         wanted = normal_title(title)
         named = [s for s in self.sections if s.level and normal_title(s.title) == wanted]
         return [s for s in named if not any(r.start <= s.span.start < r.end for r in self.protected)]
 
     def below(self, section: SkillSection) -> Span:
-        """The span of a section with its subsections. A title (level 1) counts as without subsections."""
+        """The span of a section with its subsections. A title (level 1) is treated as a section without subsections."""
         if section.level < 2:
             return section.span
         later = (s for s in self.sections if s.span.start > section.span.start and s.level <= section.level)

@@ -1,4 +1,5 @@
-"""Edits of a skill: add, modify, delete. Each is applied as a whole, or skipped with a reason; nothing is guessed."""
+"""Edits of a skill: add, modify, delete. Each edit is applied as a whole, or skipped with a reason; nothing is
+guessed."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ class Edit(BaseModel):
     file: str = FILE
     """The file that the edit changes; an `add` may make a new file. Stored only if it is not SKILL.md."""
     section: str = ""
-    """For an `add`: the section to add to, created if it does not exist. Otherwise: distinguishes equal anchors."""
+    """For an `add`: the section to add to, created if it does not exist. For other edits: the section of the anchor, to
+    distinguish equal anchors."""
     anchor: str = ""
     """The verbatim text that is modified or deleted; empty for `add`."""
     text: str = ""
@@ -119,7 +121,7 @@ class SizeLimits:
 UNLIMITED = SizeLimits(
     max_edit_tokens=1 << 40, max_skill_tokens=1 << 40, max_file_tokens=1 << 40, max_total_tokens=1 << 40
 )
-"""No limits, to apply again edits that were accepted before."""
+"""No limits, for edits that were accepted before and are applied again."""
 
 
 @dataclass(frozen=True)
@@ -147,15 +149,15 @@ class _Unfit(Exception):  # noqa: N818
 
 @dataclass
 class _Draft:
-    """The replacements by the edits so far. All spans refer to the original text."""
+    """The replacements that the edits so far make. All spans refer to the original text."""
 
     skill: Skill
     replacements: list[tuple[Span, str]] = field(default_factory=list)
     new_sections: dict[str, tuple[str, list[str]]] = field(default_factory=dict)
 
     def render(self, *, in_order: bool = True) -> str:
-        """The text with all replacements. With `in_order`, new standard sections go to their places, others to the
-        end."""
+        """The text with all replacements. If `in_order` is true, new standard sections are put in the standard order,
+        and other new sections at the end."""
         old = self.skill.text
         insertions = {span.start: text for span, text in self.replacements if span.start == span.end}
         tail = _end_of_content(self.skill, Span(0, len(old)))
@@ -187,10 +189,10 @@ class _Draft:
 def apply_edits(
     skill: Skill, edits: Iterable[Edit], limits: SizeLimits | None = None, *, in_order: bool = True
 ) -> Applied:
-    """Apply `edits` in order. Every anchor refers to its file in `skill` before the first edit.
+    """Apply `edits` in order. Every anchor is looked up in its file as it was before the first edit.
 
     If two edits touch the same text, the first is applied. Text and files that no edit touches stay byte for byte. A
-    further file that edits leave without text is removed. Without `in_order`, every new section goes to the end.
+    further file that edits leave without text is removed. If `in_order` is false, every new section is put at the end.
     """
     builder = SkillBuilder(skill, limits or SizeLimits(), in_order=in_order)
     applied: list[Edit] = []
@@ -309,7 +311,7 @@ def whole_section(edit: Edit, skill: Skill) -> Edit:
 
 
 def unsafe(text: str) -> tuple[str, str] | None:
-    """Why a text may not enter a document, as kind and reason, whoever wrote the text; None if it may."""
+    """Why a text must not be put into a document, as kind and reason, no matter who wrote it; None if it may be."""
     if _CONTROL.search(text.replace("\r\n", "\n")):
         return "control_characters", "contains control characters"
     if MARKER.search(text):
@@ -357,7 +359,7 @@ def _place_add(draft: _Draft, edit: Edit) -> _Draft:
 
 
 def _find(skill: Skill, edit: Edit) -> Span:
-    """The span of the anchor, which must occur verbatim, once, outside every protected region; else raises _Unfit."""
+    """Return the span of the anchor. Raise _Unfit unless it occurs verbatim, once, outside every protected region."""
     spots, at = [], skill.text.find(edit.anchor)
     while at >= 0:
         spots.append(Span(at, at + len(edit.anchor)))

@@ -1,4 +1,5 @@
-"""Reads and writes packages on disk. All checks come before the first file is read; nothing outside is touched."""
+"""Reads and writes packages on disk. Everything is checked before the first file is read; nothing outside of the
+package's folder is touched."""
 
 from __future__ import annotations
 
@@ -34,8 +35,8 @@ class NotAFileError(OSError):
 
 
 def open_regular(path: Path, mode: str = "rb") -> BufferedRandom:
-    """Open a regular file as bytes. Raises NotAFileError for a link, a pipe or a device, without following it or
-    waiting."""
+    """Open a regular file as bytes. For a link, a pipe or a device, raise NotAFileError; never follow a link or wait
+    for a pipe."""
     return cast(BufferedRandom, open(path, mode, opener=_opened))
 
 
@@ -53,7 +54,7 @@ def _opened(path: str, flags: int) -> int:
 
 
 def path_problem(path: str) -> str:
-    """Why this cannot be the path of a file in a package; empty if it can. `references/rules.md` can."""
+    """Why this is not a valid path of a file in a package; empty if it is valid, such as `references/rules.md`."""
     parts = path.split("/")
     if not path or path.startswith("/") or any(part in {"", ".", ".."} for part in parts):
         return "must be a path inside the package, such as references/rules.md, without '..'"
@@ -67,7 +68,7 @@ def path_problem(path: str) -> str:
 
 
 def name_clash(paths: Iterable[str]) -> str:
-    """A text that names two of these paths that are the same on a disk that ignores case; empty if there are none."""
+    """If two of these paths are the same on a disk that ignores case, a text that names them; else empty."""
     seen: dict[str, str] = {}
     for path in paths:
         parts = path.split("/")
@@ -189,7 +190,7 @@ def with_changes(base: Skill, text: str, changed: PackageChanges) -> Skill:
 
 
 def write_folder(skill: Skill, folder: Path, front: str = "") -> Path:
-    """Write all files of a skill into a folder that does not exist yet or is empty. Returns the folder.
+    """Write all files of a skill into a folder that does not exist yet or is empty. Return the folder.
 
     `front` is the front matter for a skill that has none. All paths are checked first. An existing file or link is
     never followed or replaced.

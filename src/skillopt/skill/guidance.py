@@ -11,7 +11,7 @@ from skillopt.skill.edit import Applied, Edit, SizeLimits, apply_edits
 
 def apply_guidance(skill: Skill, edits: Sequence[Edit], limits: SizeLimits) -> Applied:
     """Apply edits to the protected region only. Anchors are lines of the region, and additions are put at its end.
-    `limits` are for the region."""
+    `limits` apply to the region."""
     inside = [edit.model_copy(update={"section": ""}) for edit in edits]
     result = apply_edits(Skill(skill.guidance), inside, limits)
     return replace(result, skill=skill.with_guidance(result.skill.text) if result.applied else skill)

@@ -17,7 +17,7 @@ MAX_NAME, MAX_DESCRIPTION = 64, 1024
 FIELDS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
 _FRONT = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _DESCRIPTION = re.compile(r"^description[ \t]*:.*?(?=^\S|\Z)", re.DOTALL | re.MULTILINE)
-"""Matches the description with its continuation lines: up to the next line that begins at the margin."""
+"""Matches the description with its continuation lines: up to the next line that is not indented."""
 
 
 class PackageError(ValueError):
@@ -59,7 +59,7 @@ class Package:
         return Package(self.front, body)
 
     def with_description(self, description: str) -> Package:
-        """The package with another description; all other lines stay as they are."""
+        """The package with a different description; all other lines stay as they are."""
         if not _DESCRIPTION.search(self.front):
             raise PackageError("the front matter has no description to train")
         end = "\r\n" if self.front.startswith("---\r\n") else "\n"
@@ -105,7 +105,7 @@ def problems(package: Package, folder: str) -> list[str]:
 
 
 def name_problem(name: str) -> str:
-    """Why this cannot be a package's name; empty if it can."""
+    """Why this is not a valid name of a package; empty if it is valid."""
     fits = name and len(name) <= MAX_NAME and name == name.lower() and "--" not in name and name.strip("-") == name
     if fits and all(c.isalnum() or c == "-" for c in name):
         return ""

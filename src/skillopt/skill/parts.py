@@ -27,7 +27,8 @@ class Part:
 
     @property
     def without(self) -> Skill:
-        """The document without this rule. It is made on request, because a long document has many rules."""
+        """The document without this rule. It is made only when it is asked for, because a long document has many
+        rules."""
         return without_lines(self.skill, [self.lines])
 
 

@@ -55,8 +55,8 @@ class Entry(BaseModel):
 
 
 class PatchLog:
-    """The file `patch_log.jsonl`. The entries of a step are added together. `truncate` goes back to an earlier
-    `size`."""
+    """The file `patch_log.jsonl`. The entries of a step are added together. `truncate` removes the entries after an
+    earlier `size`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -158,7 +158,7 @@ def applied_in_order(before: Skill, group: Sequence[Entry]) -> list[Skill]:
     skills = _prefixes(before, group, in_order=True)
     if skills[-1].hash == group[0].skill_after:
         return skills
-    earlier = _prefixes(before, group, in_order=False)  # an earlier version put every new section at the end
+    earlier = _prefixes(before, group, in_order=False)  # earlier versions of SkillOpt put every new section at the end
     return earlier if earlier[-1].hash == group[0].skill_after else skills
 
 

@@ -10,7 +10,7 @@ _LEVEL = 2
 
 
 def rank(title: str) -> int:
-    """The position of a standard section among new sections; other sections come after all of them."""
+    """The position of a standard section among new sections; other new sections come after all standard sections."""
     name = normal_title(title)
     return _ORDER.index(name) if name in _ORDER[:-1] else len(_ORDER)
 

@@ -36,8 +36,8 @@ def part_of(path: str) -> TrainedPart | None:
 
 
 def editable(skill: Skill, parts: Iterable[str]) -> list[str]:
-    """The files that may be edited if these parts are trained, SKILL.md first. A skill that is one document has only
-    that."""
+    """The files that may be edited if these parts are trained, SKILL.md first. For a skill that is one document: only
+    this document."""
     if not skill.is_package:
         return [FILE]
     parts = set(parts)
@@ -78,7 +78,7 @@ def _allowed(parts: Sequence[str]) -> str:
 
 
 def total_tokens(skill: Skill) -> int:
-    """The number of tokens of all text files together, with SKILL.md. Assets and files that are too long do not
-    count."""
+    """The number of tokens of all text files together, with SKILL.md. Assets and files that are too long are left
+    out."""
     files = [path for path in skill.others if part_of(path) and is_text(skill, path)]
     return skill.tokens + sum(count_tokens(skill.read(path) or "") for path in files)

@@ -23,8 +23,8 @@ from skillopt.training.judging import flips
 
 @asynccontextmanager
 async def open_env(config: Config, env: Env | None = None) -> AsyncIterator[Env]:
-    """Open and check the config's env, and close it at the end, because its scorer may have processes. An env that is
-    passed in stays open."""
+    """Open and check the config's env, and close it at the end, because its scorer may have started processes. An env
+    that is passed in stays open."""
     name = config.models.target_model
     if env is None and provider_of(name).is_function and not config.env.agent and not config.env.command:
         function = split_name(name)[1]
@@ -99,7 +99,8 @@ def make_callers(
 
 
 def _is_deterministic(model: ChatModel, settings: RoleSettings) -> bool:
-    """True if the config says that the model is deterministic, or else if the model itself is, at temperature 0."""
+    """The config's value of `deterministic`; if it is not set: True if the model is deterministic and the temperature
+    is 0."""
     if settings.deterministic is not None:
         return settings.deterministic
     return model.deterministic and not settings.temperature

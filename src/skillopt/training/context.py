@@ -1,4 +1,5 @@
-"""The context that every stage gets besides its inputs. There are no globals: two trainings can share a process."""
+"""The context that every stage gets besides its inputs. There are no globals, so two trainings can run in one
+process."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ T = TypeVar("T")
 
 class BackgroundTasks:
     """Starts work in parallel with the loop. A caller that needs a result awaits its task; `settle` waits for all
-    tasks. No task may outlive the session, because its calls are paid for."""
+    tasks. No task may run on after the end of the session, because the task's calls cost money."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -61,11 +62,11 @@ class Context:
     target: Caller
     optimizer: Caller
     judge: Caller | None = None
-    """The model that judges answers. None: the optimizer judges, if the env needs a judge."""
+    """The model that judges answers. If this is None and the env needs a judge, the optimizer judges."""
     run: RunDirectory
     events: Events
     analysts: tuple[Analyst, ...] = ()
-    """The analysts, which propose edits; a measurement has none."""
+    """The analysts, which propose edits; empty in a measurement."""
     epoch: int = 0
     step: int = 0
     steps: int = 0
@@ -79,10 +80,10 @@ class Context:
     changed: Mapping[str, int] = field(default_factory=dict)
     """How often each validation item scored differently under a candidate of an earlier step."""
     low_priority: bool = False
-    """True if nothing waits for this work yet: its calls use only free slots."""
+    """True if nothing waits for this work yet, so its calls use only free slots."""
     expect: Callable[[Skill], None] | None = None
-    """A function that a gate calls with the candidate as soon as its acceptance is certain, even if items are still
-    running."""
+    """A function that a gate calls with the candidate as soon as it is certain that the gate will accept this
+    candidate, even if items are still running."""
 
     @property
     def grader(self) -> Caller:
@@ -90,7 +91,7 @@ class Context:
 
     @property
     def noisy(self) -> bool:
-        """True if the same skill may get another score on the same item another time."""
+        """True if the same skill may get a different score when it does the same item again."""
         scores = is_noisy(self.env) and not (is_judged(self.env) and self.grader.deterministic)
         return scores or not self.target.deterministic
 
@@ -104,7 +105,7 @@ class Context:
         self.seconds[stage] = round(self.seconds.get(stage, 0.0) + time.monotonic() - start, 4)
 
     def rng(self, stage: str) -> random.Random:
-        """A random generator for one stage of one step. So stages do not influence each other's random choices."""
+        """A random generator for one stage of one step, so that stages do not influence each other's random choices."""
         return random.Random(f"{self.config.train.seed}/{self.epoch}/{self.step}/{stage}")  # noqa: S311
 
     def emit(self, event: Event) -> None:

@@ -1,6 +1,6 @@
-"""The end of an epoch: compares the skills of two epochs, then runs the slow update (guidance, which must pass the
-gate) and the meta skill (notes for the optimizer) in parallel. The slow update is the momentum: it does the same items
-with both skills, and writes guidance that keeps the progress."""
+"""Does the work at the end of an epoch: compares the skills of two epochs, then runs the slow update (guidance, which
+must pass the gate) and the meta skill (notes for the optimizer) in parallel. The slow update corresponds to momentum:
+the target does the same items with both skills, and the optimizer writes guidance that keeps the progress."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from skillopt.training.rollout import begin_ahead, require_most, rollout, scored
 from skillopt.training.step_files import accept, update_scores
 
 LONGEST_MEMORY = 1500
-"""The maximum number of tokens of the notes; if they are longer, the optimizer is asked again."""
+"""The maximum number of tokens of the notes; if the notes are longer, the optimizer is asked again."""
 
 
 async def end_epoch(
@@ -43,9 +43,9 @@ async def end_epoch(
     *,
     finished: bool = True,
 ) -> tuple[Skill, EpochEnd]:
-    """Do the work at the end of an epoch and update `state`. Returns the skill to go on with, and the epoch's record.
+    """Do the work at the end of an epoch and update `state`. Return the skill to continue with, and the epoch's record.
 
-    `previous` is the skill at the end of the epoch before. `settled` is called with the step and the skill as soon as
+    `previous` is the skill at the end of the previous epoch. `settled` is called with the step and the skill as soon as
     the skill can no longer change. If the run ends within the epoch (`finished` is false), only notes are written.
     """
     optimizer = ctx.config.optimizer
@@ -67,15 +67,15 @@ async def end_epoch(
 
 
 def look_ahead(previous: Skill, skill: Skill, ctx: Context) -> None:
-    """Start the slow update's rollouts with the previous epoch's skill during the epoch's last step, if the epoch has
-    changed the skill."""
+    """If the epoch has changed the skill, start the slow update's rollouts with the previous epoch's skill already
+    during the epoch's last step."""
     if ctx.config.optimizer.use_slow_update and ctx.epoch >= 2 and previous.hash != skill.hash:
         begin_ahead(previous, _sample(ctx), ctx, tag=_tag("before", ctx), stage="slow_update")
 
 
 async def compare(state: State, before: Skill, after: Skill, ctx: Context) -> tuple[EpochComparison, list[Pair]]:
-    """Compare the previous epoch's skill and the current one on the same training items. If they are equal, nothing is
-    rolled out."""
+    """Compare the previous epoch's skill and the current one on the same training items. If the two skills have the
+    same text, no rollouts are run."""
     versions, equal = (state.epoch_versions[-1], state.current), before.hash == after.hash
     ctx.emit(SlowUpdateStarted(before=versions[0], after=versions[1]))
     comparison = EpochComparison(
@@ -143,7 +143,7 @@ async def _slow_update(
 
 
 SOLVED = 0.5
-"""The least score at which an item counts as solved."""
+"""The minimum score of a solved item."""
 
 
 def holding(verdict: Verdict, won: Collection[str]) -> Verdict:
@@ -161,7 +161,7 @@ async def meta_skill(
     before: Skill, skill: Skill, pairs: Sequence[Pair], knowledge: OptimizerContext, ctx: Context
 ) -> CheckedReply[str]:
     """Ask the optimizer to renew its notes for later requests, from the old notes, the epoch's changes and the results
-    of its edits. Notes never enter the skill. Without a usable reply the old notes stay."""
+    of the epoch's edits. Notes are never part of the skill. If there is no usable reply, the old notes stay."""
     epoch = [tried for tried in knowledge.tried if tried.epoch == ctx.epoch]
     prompt = prompts.load("meta_skill", ctx.config.gradient.prompts_dir)
     request = meta_skill_request(prompt, knowledge, before, skill, epoch, pairs)
@@ -171,7 +171,8 @@ async def meta_skill(
 
 
 def _remember(state: State, answer: CheckedReply[str] | None, ctx: Context) -> MetaSkillOutcome | None:
-    """Write memory.md: the epoch's notes, or why there are none. Returns None if no notes were asked for."""
+    """Write memory.md: the epoch's notes, or the reason why there are none. Return None if the optimizer was not asked
+    for notes."""
     if answer and answer.value is not None:
         state.memory = answer.value
     notes = state.memory or f"No notes: {_why_none(answer, ctx)}."

@@ -15,8 +15,8 @@ from skillopt.training.schedule import Schedule, choose_schedule
 
 
 def why_over(state: State, config: Config) -> str:
-    """The reason why a run ends before its last step; empty if the run goes on. If every validation task is solved, no
-    gate can accept another candidate."""
+    """The reason why a run ends before its last step; empty if the run continues. If every validation task is solved,
+    no gate can accept another candidate."""
     if 0 < config.train.patience <= state.stale_steps:
         return f"no improvement in {state.stale_steps} step{'s' * (state.stale_steps != 1)}"
     if min(state.val.values(), default=0) < 1:

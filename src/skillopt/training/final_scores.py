@@ -189,7 +189,7 @@ def _best_interval(state: State, metric: str) -> tuple[float, float] | None:
 
 
 async def measure_finals(state: State, ctx: Context, evaluate: Evaluate) -> FinalScores:
-    """Measure the initial, the best and the empty skill on the test split, if evaluation.test is true. A training reads
+    """If evaluation.test is true, measure the initial, the best and the empty skill on the test split. A training reads
     the test split only here.
 
     The best skill's validation score is the highest of many, so luck has raised it. If the target or the scorer is
@@ -214,7 +214,7 @@ async def measure_finals(state: State, ctx: Context, evaluate: Evaluate) -> Fina
     for split in splits:  # each measurement counted only its own refused items; together they may be too many
         ids = [item.id for item in ctx.env.items(split)]
         require_few({i: state.set_aside[i] for i in ids if i in state.set_aside}, len(ids))
-    for found in measured:  # an item that one measurement set aside counts for none of them
+    for found in measured:  # an item that was set aside in one measurement is left out of all
         found.values = {item: value for item, value in found.values.items() if item not in state.set_aside}
     finals.measured = {f"{split}_{name}": m for (split, name, _), m in zip(wanted, measured, strict=True)}
     if evaluation.test:
@@ -223,8 +223,8 @@ async def measure_finals(state: State, ctx: Context, evaluate: Evaluate) -> Fina
 
 
 async def majority(env: Env, split: str, metric: str) -> MajorityScore | None:
-    """The score of always giving the most frequent answer in training; None if the answers are not a small closed
-    set."""
+    """The score if every task gets the most frequent answer of the training split; None if the answers are not a small
+    closed set."""
     train = env.items("train")
     if not closed_set(train):
         return None

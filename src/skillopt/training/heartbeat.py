@@ -1,7 +1,7 @@
 """The heartbeat: twice per second, a run reports its stage, the calls in flight and the money spent.
 
-The report goes to listeners, and into `live.json` for other processes. It is not kept, and nothing in the run depends
-on it.
+The report is sent to listeners, and written to `live.json` for other processes. Old reports are not kept, and nothing
+in the run depends on a report.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ async def _beat(ctx: Context) -> None:
 
 
 class ThrottleWatch:
-    """Watches for endpoints that reject calls because there are too many, and reports this again while it lasts."""
+    """Watches for endpoints that reject calls because there are too many, and repeats the report while this lasts."""
 
     def __init__(self, ctx: Context, callers: Mapping[str, Caller]) -> None:
         self._ctx = ctx

@@ -30,7 +30,8 @@ def read_calibration(path: str) -> JudgeCalibration:
 
 
 def calibration_of(config: Config) -> JudgeCalibration | None:
-    """The calibration that the config names; None if it names none, or one of another judge."""
+    """The calibration that the config names; None if the config names none, or if the calibration is of a different
+    judge."""
     options, path = judge_options(config.env), config.models.judge_calibration
     if options is None or not path:
         return None
@@ -39,8 +40,8 @@ def calibration_of(config: Config) -> JudgeCalibration | None:
 
 
 def flips(config: Config) -> bool:
-    """True if the judge's grades of one answer differed in its calibration: then it is noisy, whatever its model
-    declares."""
+    """True if the judge's grades of the same answer differed in the calibration. Such a judge is noisy, even if its
+    model is declared deterministic."""
     known = calibration_of(config)
     return known is not None and (known.flip_rate > 0 or known.deviation > 0)
 

@@ -76,8 +76,8 @@ def _comment_line(comment: Comment) -> str:
 
 
 def optimizer_context(state: State, rate: float, ctx: Context, batch: Sequence[Item] = ()) -> OptimizerContext:
-    """The facts for the requests of a step with this batch, or of an epoch's end if `batch` is empty. In step 1 they
-    have no validation score, because it is still being measured."""
+    """The facts for the requests of a step with this batch, or of an epoch's end if `batch` is empty. In step 1, the
+    facts contain no validation score, because the score is still being measured."""
     examples = "exemplar" in ctx.config.gradient.analysts
     edits = edits_for(rate)
     edits -= slots(state.pending, edits)
@@ -110,13 +110,13 @@ def optimizer_context(state: State, rate: float, ctx: Context, batch: Sequence[I
 
 
 def _worth_showing(form: ShortForm | None, step: int) -> ShortForm | None:
-    """The minimal remedy, if the skill has it or the step before tried it."""
+    """The minimal remedy if the skill contains it or the previous step tried it; else None."""
     return form if form and (form.accepted or form.step == step - 1) else None
 
 
 def _first_accepted(state: State) -> int:
-    """The step whose edits were accepted first; 0 if none was. Outcomes up to this step are those of the initial skill,
-    and show nothing about what its versions changed."""
+    """The step whose edits were accepted first; 0 if none was. Outcomes up to this step are those of the initial skill;
+    they do not show the effect of later versions."""
     return next((tried.step for tried in state.tried if tried.verdict == "accept"), 0)
 
 
@@ -154,8 +154,8 @@ def earlier_outcomes(ids: Collection[str], since: int, ctx: Context) -> dict[str
 def other_tasks(
     left_out: Collection[str], ctx: Context, never: Mapping[str, int] = MappingProxyType({})
 ) -> tuple[Item, ...]:
-    """Short training tasks that have an expected answer; tasks that no step solved (`never`) come first. If a request
-    cannot show all, this is a random choice with as many different answers as possible."""
+    """Short training tasks that have an expected answer; tasks that no step solved (`never`) come first. If there are
+    too many for one request, return a random choice of them with as many different answers as possible."""
     items = ctx.env.items("train")
     positions = ctx.rng("other_tasks").sample(range(len(items)), min(len(items), 4 * MOST_OTHERS))
     drawn = [(at, item) for at in positions if (item := items[at]).answers and item.id not in left_out]
@@ -266,8 +266,8 @@ MOST_PROBED = 4
 
 
 async def probe_rejected(work: StepWork, ctx: Context) -> list[Trajectory]:
-    """Do a few failed tasks of the batch with the rejected candidate, or with the complete remedy if it lost to the
-    minimal remedy. Empty if no later request would show the results."""
+    """Do a few failed tasks of the batch with the rejected candidate, or with the complete remedy if the minimal remedy
+    beat it. Return an empty list if no later request would show the results."""
     read = any(analyst.needs_optimizer for analyst in ctx.analysts)
     edits = work.credited.beaten or (work.candidate.applied if work.verdict.decision == "reject" else ())
     if not read or not edits:

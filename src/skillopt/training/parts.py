@@ -53,7 +53,7 @@ def resolve(
     vetoes: Sequence[Veto] = (),
     schedule: Shape | None = None,
 ) -> Parts:
-    """Build the parts of a run. `gate` replaces the config's gate; `vetoes` are added to whichever gate decides."""
+    """Build the parts of a run. `gate` replaces the config's gate; `vetoes` are added to either gate."""
     if schedule is not None:
         _check_shape(schedule)
     named = [plugins.load("gates", name, key="evaluation.vetoes", known=()) for name in config.evaluation.vetoes]
@@ -98,7 +98,7 @@ def _judged(config: Config, env: Env | None) -> bool:
 def needs_optimizer(config: Config, parts: Parts | None = None, env: Env | None = None) -> bool:
     """True if a training calls the optimizer model: for its analysts, for notes and guidance, or as the judge.
 
-    Without `env`, an env that is not built in counts as judged, because it may be.
+    If `env` is None, an env that is not built in is assumed to need a judge.
     """
     between = config.optimizer.use_slow_update or config.optimizer.use_meta_skill
     analysts = (parts or resolve(config)).analysts

@@ -28,11 +28,12 @@ KINDS: tuple[Kind, ...] = ("mixed", "failure", "batch")
 
 
 async def reflect(skill: Skill, rollouts: Rollouts, knowledge: OptimizerContext, ctx: Context) -> list[Patch]:
-    """Return the patches of all analysts in a fixed order, then those about causes that no edit answers (deep
+    """Return the patches of all analysts in a fixed order, then the patches about causes that no edit answers (deep
     reflection).
 
-    A batch that fits is one request. If the config cuts the batch into minibatches, each is read as soon as its
-    rollouts are done. Minibatches are cut in id order, so the result does not depend on which rollout ends first.
+    A batch that fits into one request is read in one request. If the config cuts the batch into minibatches, each
+    minibatch is read as soon as its rollouts are done. Minibatches are cut in id order, so the result does not depend
+    on which rollout ends first.
     """
     reading = BatchReader(skill, knowledge, ctx)
     with ctx.timed("rollout"):
@@ -108,7 +109,8 @@ class BatchReader:
         return taken
 
     def _fitting(self, trajectories: list[Trajectory]) -> list[list[Trajectory]]:
-        """Divide trajectories into as few requests as their tokens allow, of about the same number of trajectories."""
+        """Divide trajectories into as few requests as the token limit allows, each with about the same number of
+        them."""
         budget = self._ctx.config.gradient.prompt_tokens
         sizes = [min(shown_tokens(t), budget // 4) for t in trajectories if t.score.hard < 1]
         requests = max(1, math.ceil(sum(sizes) / budget))
@@ -152,7 +154,7 @@ def deep_minibatches(trajectories: list[Trajectory], patches: list[Patch], ctx: 
 
 
 def _answered(cause: str, ids: set[str], edits: Sequence[Edit]) -> bool:
-    """True if an edit names this cause, or each of its failures is cited by some edit."""
+    """True if an edit names this cause, or if every failure with this cause is cited."""
     return any(normal_name(edit.pattern) == cause for edit in edits) or ids <= {
         cited for edit in edits for cited in edit.trajectory_ids
     }

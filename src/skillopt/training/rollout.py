@@ -33,8 +33,8 @@ PAUSES = (1.0, 5.0)
 """Seconds before each further round of items whose calls failed. Every call also has its own retries."""
 
 LEARNING = {"rollout", "wording", "second_look"}
-"""Stages that do a training task without its own worked example in the skill, because copying it would teach
-nothing."""
+"""Stages in which the skill is shown without its worked example of the task itself, because copying that example would
+teach nothing."""
 
 Work = Callable[[], Awaitable[Trajectory | RolloutError]]
 
@@ -60,8 +60,8 @@ def begin(skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str = "", s
 
 
 def begin_ahead(skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str = "", stage: str = "rollout") -> None:
-    """Start rollouts that the loop will probably need next, in free slots. They are reported only when the loop asks
-    for them with `begin`."""
+    """Start, in free slots, rollouts that the loop will probably need next. These rollouts are reported only when the
+    loop asks for them with `begin`."""
     tag = tag or f"{ctx.step:04d}"
     begun = ctx.background.ahead.get(tag)
     if not (begun and begun.is_of(skill, items)):
@@ -70,7 +70,7 @@ def begin_ahead(skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str =
 
 
 class Rollouts:
-    """The running rollouts of a batch. Its results can be read one by one in the order of their ids, or all at once."""
+    """The running rollouts of a batch. The results can be read one by one in the order of their ids, or all at once."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ async def roll_out_one(
     stage: str,
     on_result: Callable[[Trajectory | RolloutError], None] = lambda result: None,
 ) -> Trajectory | RolloutError:
-    """Do one item and score it. Returns the trajectory, or an error if the endpoint or the scorer failed.
+    """Do one item and score it. Return the trajectory, or an error if the endpoint or the scorer failed.
 
     `on_result` is called with the result as soon as it is known.
     """
@@ -190,7 +190,7 @@ def _trajectory(
 
 
 def _by_reference(message: Message, skill: Skill) -> Message:
-    """A system message that is the skill's text, replaced by the skill's hash; any other message unchanged."""
+    """The message; if it is a system message with the skill's text, the skill's hash replaces this text."""
     if message.get("role") == "system" and message.get("content") == skill.shown.text:
         return {"role": "system", "skill": skill.hash}
     return message
@@ -199,9 +199,9 @@ def _by_reference(message: Message, skill: Skill) -> Message:
 async def another_round(
     rounds: int, unmeasured: Sequence[RolloutError], alone: Collection[str], total: int, ctx: Context, stage: str
 ) -> bool:
-    """Wait before the next round if items have no result after `rounds` rounds; returns True. After the last round,
-    return False if each of these items failed `alone` (while others were answered): the caller sets them aside.
-    Otherwise raise Stopped, because the endpoint is at fault.
+    """Decide whether items that have no result after `rounds` rounds are tried again. If a round is left, wait and
+    return True. If no round is left, return False if each of these items failed `alone` (while other items were
+    answered), so the caller sets them aside. Otherwise raise Stopped, because the endpoint is at fault.
 
     With hardware.max_retries=0 there is only one round.
     """
@@ -220,7 +220,8 @@ async def another_round(
 
 
 async def all_measured(work: Sequence[Work], ctx: Context, stage: str) -> list[Trajectory | RolloutError]:
-    """Run the work until every item has a result, in order. The only errors are items that cannot be measured."""
+    """Run the work until every item has a result. Return the results in order; errors among them are items that cannot
+    be measured."""
     settled: dict[int, Trajectory | RolloutError] = {}
     unmeasured: dict[int, RolloutError] = {}
     alone: set[str] = set()
@@ -273,7 +274,7 @@ def require_most(results: Sequence[Trajectory | RolloutError], what: str) -> Non
 
 
 def require_few(refused: Mapping[str, str], total: int, *, set_aside: int = 0) -> None:
-    """Stop the run if more than a tenth of a split (but at least two items) or all of it cannot be measured.
+    """Stop the run if a whole split cannot be measured, or more than a tenth of its items and at least two items.
 
     `total` items were tried now; `set_aside` items of the split were set aside earlier.
     """

@@ -13,8 +13,9 @@ from skillopt.errors import UserError
 Shape = Callable[[float], float]
 """A function from the run's progress (0 to 1) to the rate's position between the lowest (0) and the full rate (1)."""
 EXPLORATORY_STEPS, EXPLORATORY_TOKENS = 16, 200
-"""`auto` chooses cosine for a run of at least this many steps whose initial skill has fewer than this many tokens: much
-is missing at the start, little at the end. Other runs get a constant rate (docs/choosing.md)."""
+"""`auto` chooses cosine for a run of at least EXPLORATORY_STEPS steps whose initial skill has fewer than
+EXPLORATORY_TOKENS tokens: such a skill lacks much at the start, but little at the end. Other runs get a constant rate
+(docs/choosing.md)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +43,8 @@ def shape_of(name: str) -> Shape | None:
 
 
 def choose_schedule(name: str, shape: Shape | None, config: OptimizerConfig, steps: int, tokens: int) -> Schedule:
-    """The schedule of a run of `steps` steps from a skill of `tokens` tokens; without `shape`, it is chosen
-    automatically. Raises if the learning rate could never change."""
+    """The schedule of a run of `steps` steps from a skill of `tokens` tokens; if `shape` is None, it is chosen
+    automatically. Raises an error if the learning rate could never change."""
     schedule = Schedule(name=name, shape=shape) if shape else auto_schedule(steps, tokens)
     if static := config.static_rate(schedule.shape):
         raise UserError(static)
@@ -61,7 +62,8 @@ def _skill_of(tokens: int) -> str:
 
 
 def scheduled_rate(step: int, steps: int, config: OptimizerConfig, shape: Shape) -> float:
-    """The learning rate of a step (1 to `steps`) before any decay; the last step has the end of the schedule."""
+    """The learning rate of a step (1 to `steps`) before any decay; the last step has the rate at the end of the
+    schedule."""
     return config.min_learning_rate + (config.learning_rate - config.min_learning_rate) * shape(step / steps)
 
 

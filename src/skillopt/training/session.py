@@ -39,9 +39,9 @@ from skillopt.training.schedule import Schedule
 from skillopt.version import METHOD, __version__
 
 Mode = Literal["auto", "resume", "fresh", "separate"]
-"""How to choose the run. auto: continue the run of this config, extend one of fewer epochs, or else begin a run;
-resume: continue or extend only; fresh: always begin a run; separate: like auto without extending, to compare
-trainings."""
+"""How to choose the run. auto: continue the run of this config, else extend its run with fewer epochs, else begin a new
+run; resume: continue or extend a run, but never begin one; fresh: always begin a new run; separate: like auto, but
+never extend a run, so that trainings can be compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +162,8 @@ def _check(config: Config, env: Env) -> None:
 
 
 def _abandoned(older: RunDirectory | None, config: Config) -> RunDirectory | None:
-    """The unfinished run that a fresh run replaces because their methods differ; its paid replies are used again."""
+    """The unfinished run that a fresh run replaces because the two runs have different methods; the fresh run uses its
+    paid replies again."""
     if older is None or not older.state.exists():
         return None
     state = State.read(older.state)
@@ -171,8 +172,8 @@ def _abandoned(older: RunDirectory | None, config: Config) -> RunDirectory | Non
 
 def _scored_otherwise(run: RunDirectory, config: Config) -> RunDirectory | None:
     """The newest other run that sends the same requests: it differs only in its scorer, or in code and data that the
-    config names. The new run uses its paid replies. A reply is found by its whole request, so no reply is mistaken for
-    another."""
+    config names. The new run uses its paid replies. A reply is looked up by its whole request, so a request never gets
+    the reply to a different request."""
     runs = []
     for other in sibling_runs(run, config.train.seed):
         recorded = recorded_settings(other)
@@ -183,7 +184,7 @@ def _scored_otherwise(run: RunDirectory, config: Config) -> RunDirectory | None:
 
 
 def pins(config: Config) -> dict[str, str]:
-    """The version, the method and the prompts that began a run. A run never continues with another method."""
+    """The version, the method and the prompts with which a run began. A run never continues with a different method."""
     return {"skillopt": __version__, "method": METHOD, "prompts": prompts.fingerprint(config.gradient.prompts_dir)}
 
 
@@ -220,8 +221,8 @@ def _read_state(run: RunDirectory, config: Config) -> State | None:
 
 
 def _extends(run: RunDirectory, state: State, epochs: int) -> bool:
-    """True if a training of `epochs` epochs extends the run. Raises if an unfinished run has another number of epochs,
-    or a finished run has more."""
+    """True if a training of `epochs` epochs extends the run. Raises an error if the run is unfinished and has a
+    different number of epochs, or if it is finished and has more epochs."""
     planned = state.phases[-1].epochs if state.phases else epochs
     if state.status != "finished" and epochs != planned:
         raise UserError(

@@ -4,8 +4,8 @@ If a user's code is involved, the smoke test does one task before the batch. Thi
 step: its reply goes into the journal, so nothing is paid for twice.
 
 Many good trainings begin with a batch in which every score is 0, because the target must first learn the form of the
-answer. So a run stops only if the scorer could not reward a right reply either. Otherwise it shows a reply next to its
-expected answer and continues.
+answer. So a run stops only if the scorer would give 0 to a right reply, too. Otherwise a message shows a reply next to
+its expected answer, and the run continues.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from skillopt.training.context import Context
 from skillopt.training.rollout import roll_out_one
 
 TRIES = 2
-"""How many items must fail before the user's code counts as broken: a single item may be at fault itself."""
+"""The number of items that must fail before the user's code is regarded as broken: a single item may itself be at
+fault."""
 
 
 async def smoke_test(skill: Skill, items: Sequence[Item], ctx: Context) -> None:
@@ -67,7 +68,8 @@ _SHOWN = 160
 
 
 async def check_first_scores(items: Sequence[Item], trajectories: Sequence[Trajectory], ctx: Context) -> None:
-    """Check the first batch before it is read. Raises if all scores are 0 and the scorer is the likely reason."""
+    """Check the first batch before analysts read it. Raise an error if all scores are 0 and the scorer is the likely
+    reason."""
     metric = ctx.config.evaluation.metric
     if not trajectories or any(trajectory.score.value(metric) for trajectory in trajectories):
         return
@@ -84,8 +86,8 @@ async def check_first_scores(items: Sequence[Item], trajectories: Sequence[Traje
 
 
 async def _fault(items: Sequence[Item], trajectories: Sequence[Trajectory], ctx: Context) -> ScorerFault | None:
-    """A clear fault of the scorer, or None. A 0 with feedback is not a fault, because the optimizer can learn from
-    it."""
+    """A clear fault of the scorer, or None. A score of 0 with feedback is not a fault, because the optimizer can learn
+    from it."""
     env, metric = ctx.env, ctx.config.evaluation.metric
     if not can_be_tried(env):
         return None

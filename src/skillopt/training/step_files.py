@@ -1,4 +1,4 @@
-"""Ends a step: updates the run's state by the verdict, and writes the files of the step's folder."""
+"""Ends a step: updates the run's state according to the verdict, and writes the files of the step's folder."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def count_changes(state: State, credited: Credited) -> None:
 
 
 def _is_new(edit: Edit) -> bool:
-    """True if this step proposed the edit; False if an earlier step did, which has counted it already."""
+    """True if this step proposed the edit; False if an earlier step proposed the edit, and has counted it already."""
     return not edit.source.startswith(CARRIED)
 
 
@@ -198,8 +198,8 @@ def _apply_verdict(state: State, skill: Skill, credited: Credited, kept: Sequenc
 
 
 def record_rejections(state: State, credited: Credited, kept: Sequence[Edit], ctx: Context) -> None:
-    """Remember the edits that were left out, and the edits of a rejected candidate that do not stay pending: the
-    exemplar analyst does not propose them again."""
+    """Remember the edits that were left out, and the edits of a rejected candidate that do not stay pending, so that
+    the exemplar analyst does not propose them again."""
     newest = ctx.config.optimizer.rejected_buffer
     gone = dict.fromkeys(edit for edit in credited.rejected_edits if edit not in kept)
     entries = [Rejected(step=ctx.step, edit=edit) for edit in gone]
@@ -207,8 +207,8 @@ def record_rejections(state: State, credited: Credited, kept: Sequence[Edit], ct
 
 
 def update_scores(state: State, verdict: Verdict) -> None:
-    """Update the current skill's known scores with those that a gate measured again, unless the gate accepted the
-    candidate."""
+    """Unless the gate accepted the candidate, update the current skill's known scores with the scores that the gate
+    measured again."""
     if verdict.known_scores and not verdict.accepted:
         state.val = {**state.val, **verdict.known_scores}
 
@@ -218,7 +218,7 @@ def accept(
 ) -> None:
     """Make the candidate the current skill, and the best skill if the gate measured a gain.
 
-    A skill with new guidance becomes the best skill at an equal score, too, because guidance is part of the result.
+    A skill with new guidance becomes the best skill also at an equal score, because guidance is part of the result.
     """
     state.version += 1
     state.current = state.version

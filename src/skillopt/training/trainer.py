@@ -268,7 +268,7 @@ class TrainingLoop:
             self._save()
 
     def _stop(self, error: SkillOptError) -> None:
-        """Record why the run stopped. The saved state is still the one after the last finished step."""
+        """Record why the run stopped. The saved state stays that of the last finished step."""
         self._keep_baseline()
         if self.state.status != "finished":
             begun = self.run.state.exists()  # if no state was saved yet, write only the costs
@@ -287,7 +287,7 @@ class TrainingLoop:
         return why_over(self.state, self.config)
 
     def _epoch_begun(self, steps: list[Step]) -> bool:
-        """True if a step of this epoch is done but the work at the epoch's end (slow update, notes) is not. That work
+        """True if a step of this epoch is done, but the work at the epoch's end (slow update, notes) is not. This work
         is also done if the run ends early in the epoch."""
         begun = self.state.epoch < steps[0].epoch and self.state.step >= steps[0].number
         return begun and self.state.status != "finished"
@@ -318,7 +318,8 @@ class TrainingLoop:
         return step is self.plan[step.epoch - 1][-1]
 
     def _go_ahead(self, done: int, skill: Skill) -> None:
-        """Start the rollouts of step `done + 1` while files and notes are still being written."""
+        """Start the rollouts of step `done + 1` while the files and notes of the step before are still being
+        written."""
         if done < self.base.steps and not self._over():
             step = self._steps[done]
             begin_ahead(skill, self._batch(step), self.base.at(step.epoch, step.number))

@@ -39,7 +39,7 @@ def _registered(name: str) -> Analyst:
 
 
 def as_analyst(part: Analyst | Propose | type) -> Analyst:
-    """Return a part as an analyst: an analyst stays itself, and a plain function is wrapped."""
+    """Return `part` as an analyst: an analyst is returned unchanged, and a plain function is wrapped."""
     made: Any = plugins.instance(part)
     if hasattr(made, "propose"):
         analyst: Analyst = made
@@ -78,8 +78,8 @@ class FunctionAnalyst:
         return Patch(id=name, source=source, trajectory_ids=tuple(ids), edits=edits, dropped=dropped)
 
     def _checked(self, row: Any) -> dict[str, JsonValue]:
-        """The fields of an edit from the function; raises if the edit is not valid, because the function has a
-        mistake."""
+        """The fields of an edit that the function returned; raises an error if the edit is not valid, because this is a
+        mistake of the function."""
         try:
             return Edit.model_validate(row).model_dump(mode="json")
         except ValidationError as error:

@@ -5,7 +5,8 @@ lack. In free text, a small optimizer speaks only of the answers that it saw las
 prose. So every answer gets one line, in a form that a small target can imitate.
 
 A model of a billion parameters fails at the full reflection: it summarises, cites and copies until the reply is cut
-off. If it sees an answered question first, and is asked for nothing but a cause and a text, it writes rules that help.
+off. If such a model is first shown a question with its answer, and is asked for nothing but a cause and a text, it
+writes rules that help.
 """
 
 from __future__ import annotations
@@ -209,7 +210,8 @@ def echo(text: str, prompt: str) -> str:
 
 ANSWERS_SECTION = "Answers"
 MOST_CHOICES, LONGEST_CHOICE = 12, 40
-"""The analyst asks about each answer if there are at most so many answers, each of at most so many characters."""
+"""The analyst asks about each answer if there are at most MOST_CHOICES answers, each of at most LONGEST_CHOICE
+characters."""
 EACH = 3
 """The maximum number of tasks that a request shows for one answer."""
 LONGEST_TOPIC = 120

@@ -27,10 +27,10 @@ ANSWER_SECTION, CUES_SECTION, EXAMPLES_SECTION = "Answer", "Which answer", "Exam
 LONGEST_EXAMPLE = 120
 """The maximum number of tokens of a task that may become a worked example."""
 ROUNDS = 2
-"""The maximum number of edits with worked examples that one batch gives."""
+"""The maximum number of edits with worked examples that are made from one batch."""
 SPARED = 2
-"""If the run has other analysts, every n-th failure may become an example: a task that is copied into the skill teaches
-little in the next step."""
+"""If the run has other analysts, only every SPARED-th failure may become an example: a task that is copied into the
+skill teaches little in the next step."""
 _CHOICES = re.compile(r"^The possible answers are: (.+)\.(?= (?:Reply|Answer) )", re.MULTILINE)
 _NUMBER = re.compile(r"[-+]?[\d,]*\.?\d+%?")
 _WORD = re.compile(r"[^\W\d_]{3,}")
@@ -90,8 +90,8 @@ def closed_answers(trajectories: Sequence[Trajectory], skill: Skill) -> list[str
 
 
 def type_rules(trajectories: Sequence[Trajectory]) -> dict[str, str]:
-    """The answer of each task type, if all tasks of a type have the same answer and there are several of both; else
-    empty."""
+    """The answer of each task type, if all tasks of a type have the same answer and there are several types and several
+    answers; else empty."""
     by_type: dict[str, set[str]] = {}
     for trajectory in trajectories:
         by_type.setdefault(trajectory.type, set()).add(trajectory.answers[0])
@@ -214,7 +214,7 @@ def _gain(candidate: Trajectory, failures: list[Trajectory], covered: set[tuple[
 
 
 def patterns(failures: list[Trajectory]) -> tuple[Pattern, ...]:
-    """The failures by cause: `right answer in the wrong form`, or `no` and the right answer."""
+    """The failures by cause: `right answer in the wrong form`, or `no` followed by the right answer."""
     groups: dict[str, list[str]] = {}
     for trajectory in failures:
         if _says(trajectory.output, trajectory.answers):

@@ -20,8 +20,8 @@ _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|\w+")
 
 
 def find_leaks(edits: Iterable[Edit], shown: Mapping[str, str], skill: Skill) -> tuple[Leak, ...]:
-    """The leaks: edits that share more than LONGEST_COPY words in a row with an item, and not with the skill. `shown`
-    has the items' texts with their answers, by item id."""
+    """The leaks: edits that share more than LONGEST_COPY words in a row with an item, if these words are not in the
+    skill already. `shown` contains the items' texts with their answers, by item id."""
     in_skill = _runs(_words(skill.text))
     runs = {item_id: _runs(_words(text)) - in_skill for item_id, text in shown.items()}
     leaks = []

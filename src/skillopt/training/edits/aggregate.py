@@ -60,7 +60,7 @@ def pool_of(
 
 
 def pool_group(group: Sequence[Edit]) -> Pooled:
-    """Merge a group into its first edit, which then cites the trajectories of all of them."""
+    """Merge a group into its first edit, which then cites the trajectories of all edits in the group."""
     cited = tuple(sorted({tid for edit in group for tid in edit.trajectory_ids}))
     edit = group[0].model_copy(update={"trajectory_ids": cited})
     return Pooled(edit=edit, support=len(cited), merged=tuple(edit.id for edit in group))
@@ -71,7 +71,7 @@ def alone(edit: Edit) -> Pooled:
 
 
 def same_edit(a: Edit, b: Edit) -> bool:
-    """True if two edits ask for the same, of the same text, in nearly the same words."""
+    """True if two edits ask for the same change of the same text in nearly the same words."""
     return a.op == b.op and a.file == b.file and a.anchor == b.anchor and same_text(a.text, b.text)
 
 
@@ -138,7 +138,8 @@ async def _levels(lists: list[list[Pooled]], skill: Skill, knowledge: OptimizerC
 
 
 def _still_open(conflicts: Sequence[Conflict], merged: Sequence[Pooled]) -> list[Conflict]:
-    """The conflicts, each once, between the merged edits that contain their two sides."""
+    """The conflicts that remain after the merge, each once; each side is replaced by the merged edit that contains
+    it."""
     homes = {name: p.edit for p in merged for name in p.merged}
     still_open: dict[frozenset[str], Conflict] = {}
     for conflict in conflicts:

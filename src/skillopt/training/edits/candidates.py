@@ -15,8 +15,8 @@ from skillopt.training.edits.update import update
 def candidates(
     skill: Skill, ranked: Sequence[Ranked], patches: Sequence[Patch], ctx: Context
 ) -> tuple[Applied, list[Applied]]:
-    """The complete remedy, which has every selected edit, and the wordings of the minimal remedy. Edits that a person
-    chose are in all of them. If no selected edit can be applied, the first wording replaces the complete remedy.
+    """The complete remedy, which contains every selected edit, and the wordings of the minimal remedy. Edits that a
+    person chose are in all of them. If no selected edit can be applied, the first wording replaces the complete remedy.
 
     Edits are applied in the order in which they were proposed, not by rank: a reader sees rules before examples.
     """

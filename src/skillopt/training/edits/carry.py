@@ -1,7 +1,8 @@
 """Carry: edits of a rejected candidate that broke nothing stay pending, as in gradient accumulation.
 
 They are applied together with the edits of the next step, and the combined candidate has to pass the gate. Pending and
-new edits together never exceed the learning rate. If a candidate breaks an item, the pending edits in it expire.
+new edits together never exceed the learning rate. If this candidate breaks an item, the pending edits in the candidate
+expire.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from skillopt.training.gates.credit import Credited, broken_rows
 CARRIED = "carried/"
 """Source prefix of pending edits of an earlier step, which are tried again; new edits are selected before them."""
 MOST = 16
-"""The most pending edits; beyond that, the oldest expire."""
+"""The maximum number of pending edits; if there are more, the oldest expire."""
 UNCONFIRMED = "it broke nothing, but no gate has confirmed it; accept it, and an extended run tries it first"
 
 
@@ -33,8 +34,8 @@ def carried(credited: Credited, current: Mapping[str, float]) -> tuple[Edit, ...
 
 
 def broke_nothing(verdict: Verdict, current: Mapping[str, float]) -> bool:
-    """True if the candidate was rejected only because it gained nothing: it broke no item, and did enough solved
-    items."""
+    """True if the candidate was rejected only because it gained nothing: it broke no item, and did enough items that
+    the current skill solves."""
     if verdict.decision not in {"reject", "indecisive"} or verdict.reason or broken_rows(verdict):
         return False
     tried = sum(current.get(row.item_id, 0.0) >= strict.SOLVED for row in verdict.evidence)
@@ -53,7 +54,7 @@ def carry(state: State, skill: Skill, credited: Credited, kept: tuple[Edit, ...]
 
 
 def with_pending(pool: EditPool, state: State) -> EditPool:
-    """The pool with the pending edits added, if it has a new edit; else the same pool."""
+    """If the pool has a new edit: the pool with the pending edits added; else the same pool."""
     if not pool.edits:
         return pool
     new = [pooled.edit for pooled in pool.edits]

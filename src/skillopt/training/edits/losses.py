@@ -3,7 +3,7 @@
 A line of the anchor is kept if it is in the new text, or if a line that is new there (or two such lines in a row) says
 the same: with all of its numbers, quoted strings and code, with a negation if it has one, and with three quarters of
 its other words. So lines may be moved, joined, split and lightly reworded, but a summary loses lines. A task with its
-reply counts as one line. An edit names each line that it drops, with the reason (`Edit.dropped`).
+reply is treated as one line. An edit names each line that it drops, with the reason (`Edit.dropped`).
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ def _is_in(line: str, passages: Sequence[_Passage]) -> bool:
 
 
 def _is_split(line: str, written: Sequence[str]) -> bool:
-    """True if each entry of a lookup's line is in a line of the new text: `a, b = x` as `a = x` and `b = x`."""
+    """True if a line of a lookup was split, so each of its entries is in a line of the new text, such as `a, b = x` in
+    the two lines `a = x` and `b = x`."""
     names, equals, value = line.partition(" = ")
     entries = [_Passage(f"{name} = {value}") for name in names.split(",")] if equals else []
     return bool(entries) and all(any(entry.is_in(_Passage(other)) for other in written) for entry in entries)

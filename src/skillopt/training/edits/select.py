@@ -99,7 +99,7 @@ def relevance(pooled: Pooled, taken: Sequence[Pooled], covered: Mapping[str, int
 
 
 def _units(pooled: Sequence[Pooled]) -> list[tuple[Pooled, list[Pooled]]]:
-    """The groups of edits. For each: one edit that stands for the group, and the group's members."""
+    """The groups of edits. For each: one edit that represents the group, and the group's members."""
     by_id = {p.edit.id: p for p in pooled}
     found = []
     for edits in units(p.edit for p in pooled):

@@ -51,7 +51,7 @@ def opposite_text(a: str, b: str) -> bool:
 
 
 def other_value(a: str, b: str) -> bool:
-    """True if two texts are the same instruction, with another number, code or amount in one place."""
+    """True if two texts are the same instruction, with a different number, code or amount in one place."""
     left, right = content_words(a), content_words(b)
     changed = [pair for pair in zip(left, right, strict=False) if pair[0] != pair[1]]
     return len(left) == len(right) and len(changed) == 1 and all(any(c.isdigit() for c in word) for word in changed[0])

@@ -67,7 +67,7 @@ def with_vetoes(gate: Gate, vetoes: Sequence[Veto]) -> Gate:
 
 
 def _objection(veto: Veto, before: Mapping[str, float], after: Mapping[str, float]) -> str:
-    """The reason why a veto rejects a candidate; empty if it does not."""
+    """The reason why a veto rejects a candidate; empty if the veto lets it pass."""
     name = plugins.named(veto)
     with _named_errors("veto", name):
         answer: Any = veto(before, after)

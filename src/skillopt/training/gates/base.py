@@ -14,7 +14,7 @@ from skillopt.tasks.base import Trajectory
 from skillopt.training.context import Context
 
 EPSILON = 1e-9
-"""The largest difference of two sums of scores that counts as a rounding error, not as an improvement."""
+"""The largest difference of two sums of scores that is treated as a rounding error, not as an improvement."""
 
 
 class Verdict(GateResult):
@@ -40,7 +40,7 @@ class Gate(Protocol):
     """Decides between a candidate and the current skill. `current` has the current skill's score on each validation
     item that was not set aside. `tag` names the purpose and labels the samples; the default is `gate-<step>`. With rule
     `strict`, the candidate must be better; with `keep` (for guidance), it must not be worse. The same arguments and the
-    same replies must give the same verdict; the clock and the budget must not matter. An accepted verdict has the
+    same replies must give the same verdict; the clock and the budget must not influence it. An accepted verdict has the
     candidate's score (`after`), and in `known_scores` its score on every item of `current` that was not set aside,
     because the next gate compares with these scores. In the verdict of a gate that measures nothing, `measured` is 0,
     and `before` and `after` are None."""

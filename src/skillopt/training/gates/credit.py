@@ -1,8 +1,9 @@
 """Credit: finds the edits that broke items in a rejected candidate, and tries the rest. One bad edit should not sink
 three good ones.
 
-Each edit is left out in a separate try; the tries run at the same time. The other edits do the broken items once more.
-If the items pass again, the edit is to blame. The candidate without the blamed edits goes through the whole gate.
+Each edit is left out in a separate try; the tries run at the same time. In a try, the broken items are done once more
+with the other edits. If the items pass again, the edit that was left out is to blame. The candidate without the blamed
+edits goes through the whole gate.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Credited:
     left_out: tuple[Edit, ...] = ()
     """Edits that were found to break items."""
     beaten: tuple[Edit, ...] = ()
-    """The edits of the complete remedy, if the minimal one beat it."""
+    """The edits of the complete remedy if the minimal remedy beat it."""
     tries: tuple[CreditTry, ...] = ()
     last: Applied
     """The last candidate that the gate saw: the whole one, or one with fewer edits."""

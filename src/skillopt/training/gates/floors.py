@@ -40,7 +40,7 @@ def check_floors(config: Config, env: Env) -> None:
 
 
 def with_floors(gate: Gate) -> Gate:
-    """A gate whose accepted candidates must also keep every floor; this includes guidance."""
+    """A gate whose accepted candidates, including guidance, must also keep every floor."""
 
     async def floored(
         skill: Skill,

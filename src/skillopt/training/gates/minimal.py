@@ -1,10 +1,10 @@
 """Tries the minimal remedy: one or two sentences that say only what was missing may beat all edits of a step.
 
-The step's batch chooses the best of its wordings. That wording goes through the gate after the complete remedy (all
-edits), and must beat the complete remedy if that was accepted, else the current skill. At an equal score the complete
-remedy stays, because length does not count. The two are compared on validation, not on the batch: the optimizer has
-seen the batch with its answers, so a complete remedy with rules and examples fits it too well. A wording has no facts
-of single tasks, so the batch can choose between wordings.
+The best of its wordings is chosen on the step's batch. That wording goes through the gate after the complete remedy
+(all edits). It must beat the complete remedy if the gate accepted that, else the current skill. At an equal score the
+complete remedy stays, because a shorter text has no advantage. The two are compared on validation, not on the batch:
+the optimizer has seen the batch with its answers, so a complete remedy with rules and examples fits the batch too well.
+A wording contains no facts of single tasks, so wordings can be compared on the batch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ MOST_TASKS = 8
 
 
 async def best_wording(wordings: Sequence[Applied], items: Sequence[Item], ctx: Context) -> Applied | None:
-    """The wording with the best score on the batch, or the first of equally good ones; None without wordings."""
+    """The wording with the best score on the batch, the first if several are equally good; None if there are no
+    wordings."""
     if len(wordings) < 2:
         return next(iter(wordings), None)
     metric, scores = ctx.config.evaluation.metric, []
@@ -43,8 +44,8 @@ async def best_wording(wordings: Sequence[Applied], items: Sequence[Item], ctx: 
 async def try_minimal(
     skill: Skill, minimal: Applied | None, credited: Credited, current: Mapping[str, float], ctx: Context, gate: Gate
 ) -> tuple[Credited, ShortForm | None]:
-    """Try the minimal remedy at the gate. Returns the candidate to continue with, and the minimal remedy with its
-    scores; without a minimal remedy nothing changes."""
+    """Try the minimal remedy at the gate. Return the candidate to continue with, and the minimal remedy with its
+    scores; if `minimal` is None, nothing changes."""
     if minimal is None:
         return credited, None
     verdict = credited.verdict

@@ -2,9 +2,10 @@
 
 1. Screen. The candidate does each item once. It is rejected as soon as it is clearly behind the current skill's known
    scores.
-2. Repeats. Both skills do the items on which they differ again, round after round. Only these fresh samples count: the
-   samples that selected the items are not evidence. If all samples of an item are equal after two rounds, it is not
-   sampled again. The rounds end when the evidence is clear, or when the candidate has no chance.
+2. Repeats. The items on which the two skills differ are done again with both skills, round after round. Only these
+   fresh samples are evidence, not the samples by which the items were selected. If all samples of an item are equal
+   after two rounds, it is not sampled again. The rounds end when the evidence is clear, or when the candidate has no
+   chance.
 3. Confirmation. Before a candidate is accepted, it repeats the other items that the current skill solves. An item on
    which the two skills now differ joins the repeats: this finds a loss that the screen missed by luck.
 
@@ -28,7 +29,8 @@ from skillopt.training.gates.strict import EarlyStop, early_verdict, run_until_d
 from skillopt.training.rollout import all_measured, require_few, roll_out_one
 
 _LENIENCE = 1.5
-"""How many standard deviations the candidate may be behind in the screen, because chance alone can cause that."""
+"""The maximum number of standard deviations by which the candidate may be behind in the screen: chance alone can cause
+so much."""
 
 
 async def paired_gate(
@@ -57,7 +59,7 @@ async def paired_gate(
 
 
 class Screen(EarlyStop):
-    """Stops early like the strict gate, but lets a candidate continue that is only a little behind."""
+    """Stops early like the strict gate, but a candidate that is only a little behind may continue."""
 
     def slack(self, shown: Sequence[str]) -> float:
         counted = self.counted(shown)
@@ -159,7 +161,7 @@ class _Trial:
         return values
 
     def _row(self, test: PairedTest, item_id: str) -> ItemEvidence:
-        """The evidence of one item. If the item has no fresh samples, the two skills count as equal on it."""
+        """The evidence of one item. If the item has no fresh samples, the two skills are treated as equal on it."""
         candidate, old = self.skills["candidate"].hash, test.current[item_id]
         hard = [t.score.hard for t in self.recorded if t.item_id == item_id and t.skill_hash == candidate]
         fresh = test.samples.get(item_id)

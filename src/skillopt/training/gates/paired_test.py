@@ -19,7 +19,8 @@ Outcome = Literal["accept", "reject", "indecisive"]
 T = TypeVar("T")
 
 _EARLY = 0.12
-"""The share of alpha for all rounds before the last. Clear cases end early, and most of alpha is left."""
+"""The share of alpha for all rounds before the last together: clear cases end early, and most of alpha is left for the
+last."""
 _HOPELESS = 0.5
 """The p-value above which a candidate is given up, from the second round on."""
 _SETTLED = 2
@@ -94,7 +95,7 @@ class PairedTest:
 
     @property
     def gain(self) -> float:
-        """The sum of the candidate's gains over the items with fresh samples; all other items count as equal."""
+        """The sum of the candidate's gains over the items with fresh samples; all other items are treated as equal."""
         total = math.fsum(fmean(after) - fmean(before) for before, after in self.samples.values())
         return total if abs(total) > 1e-9 else 0.0
 
@@ -112,7 +113,7 @@ class PairedTest:
         self.samples |= {item: ([], []) for item in items if item not in self.samples}
 
     def _sample_rounds(self) -> Samples[None]:
-        """Take samples until every item has as many of each skill as there were rounds, except settled items."""
+        """Take samples until every item that is not settled has, for each skill, one sample per round."""
         for most in sorted({min(_SETTLED, self.repeats), self.repeats}):
             asks = [
                 Ask(item, side, f"r{number}")

@@ -2,8 +2,8 @@
 
 The candidate does the items in a fixed order. The items that the current skill fails come first, because they are most
 likely to cause a rejection. The gate stops as soon as the candidate can no longer win. The decision is the same as
-after all items, with fewer calls. Only the first items of the order that suffice for the decision are recorded, so the
-record does not depend on which calls end first.
+after all items, with fewer calls. Only the shortest beginning of the order that suffices for the decision is recorded,
+so the record does not depend on which calls end first.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from skillopt.training.gates.base import EPSILON, Verdict, skipped_verdict
 from skillopt.training.rollout import another_round, require_few, roll_out_one
 
 SOLVED = 0.5
-"""The least score at which an item counts as solved."""
+"""The minimum score of a solved item."""
 HARM = 0.2
-"""How far the score of an item must fall to count as harm."""
+"""The minimum fall of an item's score that is regarded as harm."""
 PROOF = 6
-"""A candidate without a gain must do so many items that the current skill solves before it is rejected. These items
-show whether the candidate does harm."""
+"""Before a candidate without a gain is rejected, it must do this many items that the current skill solves: these show
+whether it does harm."""
 
 
 async def strict_gate(
@@ -54,9 +54,10 @@ async def strict_gate(
 def settling_order(
     items: Mapping[str, Item], current: Mapping[str, float], edits: Sequence[Edit], changed: Mapping[str, int]
 ) -> list[str]:
-    """The items in the order in which they most likely cause a rejection. Items that the current skill fails come
-    first; among these, items that share few words with the edits. Then come items that it solves; among these, first
-    items that share many words. In both groups, items that have `changed` under earlier candidates come first."""
+    """The items in the order in which they most likely cause a rejection. First come the items that the current skill
+    fails, those with few words of the edits before the others. Then come the items that the current skill solves, those
+    with many words of the edits before the others. In each group, items that have `changed` under earlier candidates
+    come first."""
     touched = shared_words(items)(edits)
 
     return sorted(
@@ -65,7 +66,7 @@ def settling_order(
 
 
 def shared_words(items: Mapping[str, Item]) -> Callable[[Sequence[Edit]], dict[str, float]]:
-    """A function that returns, for some edits, how many words each item shares with them; rare words count more."""
+    """A function that returns, for some edits, how many words each item shares with them; rare words weigh more."""
     words = {item_id: _words(item.content()) for item_id, item in items.items()}
     common = Counter(word for item_words in words.values() for word in item_words)
 
@@ -81,7 +82,8 @@ def _words(text: str) -> set[str]:
 
 
 class EarlyStop:
-    """The candidate's scores so far, and whether they decide. The argument `shown` has the first items of the order."""
+    """The candidate's scores so far, and whether they suffice for a decision. The argument `shown` contains the first
+    items of the order."""
 
     def __init__(self, order: list[str], current: Mapping[str, float], rule: Rule) -> None:
         self.order = order
@@ -93,7 +95,7 @@ class EarlyStop:
         self.refused: dict[str, str] = {}
 
     def add(self, result: Trajectory | RolloutError, metric: str) -> list[RolloutError]:
-        """Record a result. Returns the error in a list if the item must be tried again, else an empty list."""
+        """Record a result. If the item must be tried again, return the error in a list; else return an empty list."""
         if isinstance(result, Trajectory):
             self.results[result.item_id] = result
             self.scores[result.item_id] = result.score.value(metric)
@@ -161,7 +163,7 @@ class EarlyStop:
         return any(self.decided(self.order[:end]) for end in range(first + 1))
 
     def useful(self, running: Collection[str], workers: int) -> bool:
-        """True if another item should start now: the calls in flight will probably not decide (judged by the losses so
+        """True if one more item should start now: the calls in flight will probably not decide (judged by the losses so
         far), or an idle worker would lead to one more round of calls at the end."""
         slack = self.slack(self.order)
         if len(running) >= workers:  # starting a call that must wait for a worker saves no time

@@ -1,6 +1,6 @@
 """The optimizer's prompts: one Markdown file for each stage, and for reflection also one for each situation.
 
-`reflect.md` has the text for every batch, and a line `{advice}` for the parts that fit a batch
+`reflect.md` has the text for every batch, and a line `{advice}` that is replaced by the parts that fit the batch
 (training/requests/situation.py chooses the parts). Files of the same names in a user's folder (`gradient.prompts_dir`)
 replace the package's files.
 """
@@ -58,5 +58,5 @@ def check_folder(folder: str) -> None:
 
 
 def fingerprint(folder: str = "") -> str:
-    """A hash of all prompts: it changes with every prompt, and a run never continues with other prompts."""
+    """A hash of all prompts, which changes if any prompt changes. A run never continues with different prompts."""
     return hashlib.sha256("\0".join(load(name, folder) for name in NAMES).encode()).hexdigest()

@@ -12,12 +12,13 @@ from skillopt.training.edits.losses import loss_problem, unnamed_losses
 from skillopt.training.requests.blocks import LEFT_OUT, blocks_in
 
 _EDITS = {"reflect": "edits", "deep_reflect": "edits", "slow_update": "lines"}
-"""Stages whose letters show the skill and ask for edits of it, with the field that has them."""
+"""Stages whose letters show the skill and ask for edits of it, each with the field of the reply that contains the
+edits."""
 
 
 def hand_in(box: Box, number: int, data: bytes) -> Letter:
-    """Hand in a reply. It is refused if an anchor is not in the skill, or if an edit loses lines that it does not name:
-    the run would ask again."""
+    """Hand in a reply. The reply is refused if an anchor is not in the skill, or if an edit loses lines that it does
+    not name, because the run would ask again."""
     letter = box.letter(number)
     if letter.open and (field := _EDITS.get(letter.stage)):
         edits = json.loads(letter.checked(data))[field]

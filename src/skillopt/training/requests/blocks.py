@@ -1,4 +1,4 @@
-"""Formats the data of a request: blocks between tags, and lines of JSON. Long texts lose their middle."""
+"""Formats the data of a request: blocks between tags, and lines of JSON. The middle of long texts is cut out."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_ANSWERS = 3
 
 
 MARKER = 12
-"""The tokens of the note that replaces a cut; a text that is too long by no more than this is not cut."""
+"""The number of tokens of the note that replaces cut text; a text that is too long by no more than this is not cut."""
 LEFT_OUT = "tokens left out …]"
 """The end of the note that `trim_middle` writes in place of the text that it cuts out."""
 
@@ -66,7 +66,8 @@ PLAIN = Shown()
 
 
 def trajectory_lines(trajectories: Sequence[Trajectory], budget: int, shown: Shown = PLAIN) -> str:
-    """Format all trajectories within a budget of tokens: short ones stay whole, the longest lose most."""
+    """Format all trajectories within a budget of tokens: short trajectories stay whole; from the longest, most is cut
+    out."""
     texts = [_texts(trajectory, shown.shared) for trajectory in trajectories]
     sizes = [sum(count_tokens(text) for text in parts.values()) for parts in texts]
     shares = fair_shares(sizes, max(budget, LEAST * len(texts)))
@@ -120,7 +121,8 @@ def _line(trajectory: Trajectory, texts: dict[str, str], share: int, how: Shown)
 
 
 def _length(trajectory: Trajectory, limit: int) -> str:
-    """The length of an output if it was cut off or nearly so, else empty; some endpoints do not keep to the limit."""
+    """The length of an output if it was cut off or nearly cut off, else empty; some endpoints do not keep to the
+    limit."""
     tokens, cut = output_tokens(trajectory), was_cut_off(trajectory)
     if not cut and not NEAR * limit <= tokens <= limit:
         return ""

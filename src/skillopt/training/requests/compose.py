@@ -53,9 +53,9 @@ MOST_WHOLE = 2
 """The number of rejected steps whose edits are shown with up to LONGEST_REJECTED tokens each."""
 UNDONE = "undone with the step"
 FEW_ANSWERS = 4
-"""The number of possible answers up to which guessing solves many tasks."""
+"""The maximum number of possible answers with which guessing solves many tasks."""
 FEW_TOKENS = 10
-"""A skill that has grown by this factor counts as new rather than changed."""
+"""If a skill has grown by more than this factor, it is described as new, not as changed."""
 _ABOUT_BLOCK = re.compile(r"^- <(\w+)> .*\n(?:  .*\n)*", re.MULTILINE)
 _METRICS = {
     "hard": " (hard: the share that is solved)",

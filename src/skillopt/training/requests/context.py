@@ -29,11 +29,11 @@ class TaskInfo:
     """Facts about the tasks that do not change during a run."""
 
     task: str = ""
-    """The tasks described in a sentence: `env.task`, else the env's own description."""
+    """A sentence that describes the tasks: `env.task`, else the env's own description."""
     scoring: str = ""
     """How an output becomes a score, in a sentence."""
     metric: str = ""
-    """Which score validation counts: hard, soft or mixed."""
+    """The score that is used for validation: hard, soft or mixed."""
     training_tasks: int = 0
     """How many tasks the training split has; 0 if unknown."""
     target: str = ""
@@ -91,8 +91,8 @@ class OptimizerContext:
     short_form: ShortForm | None = None
     """The newest minimal remedy that was tried, with its scores."""
     choices: tuple[str, ...] | None = None
-    """The answers among which the agent chooses, by the whole training split; empty if it does not choose; None to go
-    by the batch."""
+    """The answers among which the agent chooses, found in the whole training split; empty if it does not choose; None
+    to find them in the batch."""
     others: Sequence[Item] = ()
     """Training tasks of other batches. Requests show their expected answers, which cost no rollout."""
     earlier: Mapping[str, Sequence[Earlier]] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from skillopt.tasks.base import Trajectory
 from skillopt.training.requests.blocks import block, data_line, fair_shares, trim_middle
 
 SHOWN = 16_000
-"""The maximum number of tokens of files other than SKILL.md in one request; long files lose their middle."""
+"""The maximum number of tokens of files other than SKILL.md in one request; the middle of long files is cut out."""
 MOST_LISTED = 200
 """The maximum number of files that are listed by name."""
 _ABOUT = (

@@ -1,4 +1,4 @@
-"""The optimizer's findings about the tasks and the target. A run keeps them whatever the gate decides.
+"""The optimizer's findings about the tasks and the target. A run keeps the findings, no matter what the gate decides.
 
 A reply adds findings, or refers to an earlier finding by its number. The target never reads findings.
 """

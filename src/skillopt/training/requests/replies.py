@@ -123,8 +123,8 @@ _FILLER = re.compile(
 
 def reflection(skill: Skill, limits: SizeLimits, patch: Patch, most: int) -> Callable[[Any], Patch]:
     """Return a function that reads a reflection on `skill` into `patch`. If an edit cannot be applied, the optimizer is
-    asked again: the edits of a step belong together, and a part of them may do harm. Edits that still cannot be applied
-    stay in the patch; the update skips them and says why."""
+    asked again: the edits of a step belong together, and only a part of them may do harm. Edits that then still cannot
+    be applied stay in the patch; the update skips them and says why."""
 
     ids = patch.trajectory_ids
 

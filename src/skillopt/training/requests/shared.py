@@ -12,7 +12,7 @@ LEAST_SHARED = 20
 """The minimum number of tokens of a shared text that gets a separate block."""
 FEWEST_TASKS = 3
 SHORTEST_EXAMPLE = 12
-"""The minimum number of characters of a task that counts as an example: a shorter task may occur in a skill by
+"""The minimum number of characters of a task that is regarded as an example: a shorter task may occur in a skill by
 chance."""
 
 

@@ -12,13 +12,13 @@ from skillopt.training.requests.context import OptimizerContext
 from skillopt.training.requests.shared import shared_text
 
 SOME = 0.25
-"""The share of the failures from which on a kind of failure gets advice of its own."""
+"""A kind of failure gets its own advice if it makes up at least this share of the failures."""
 MOST = 0.5
 FEW = 0.2
 SEVERAL = 3
 """The minimum number of failures of which a majority says something."""
 GOOD = 0.8
-"""The share of solved tasks from which on the target is known to follow the skill."""
+"""The minimum share of solved tasks that shows that the target follows the skill."""
 
 
 def advice_for(skill: Skill, knowledge: OptimizerContext, trajectories: Sequence[Trajectory]) -> tuple[str, ...]:
@@ -31,7 +31,7 @@ def advice_for(skill: Skill, knowledge: OptimizerContext, trajectories: Sequence
     kinds = [failure_kind(t, choices) for t in failures]
     form = sum(kind in FORM for kind in kinds) / len(kinds)
     cut_off = kinds.count("cut_off") / len(kinds)
-    if knowledge.first_step:  # an agent that was told nothing about the form chats until it is cut off
+    if knowledge.first_step:  # an agent that does not know the form of an answer talks until it is cut off
         form, cut_off = form + cut_off, 0.0
     calculated = sum(map(is_calculated, failures)) / len(failures)
     shared = shared_text([t.input for t in trajectories])

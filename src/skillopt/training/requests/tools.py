@@ -12,7 +12,8 @@ from skillopt.tasks.base import Trajectory
 from skillopt.training.requests.blocks import block, data_line, fair_shares, trim_middle
 
 SHOWN = 3000
-"""The maximum number of tokens of tools' descriptions and schemas in one request; long texts lose their middle."""
+"""The maximum number of tokens of tools' descriptions and schemas in one request; the middle of long texts is cut
+out."""
 MOST_TOOLS = 60
 LONGEST_NAME = 40
 """The maximum number of tokens of a tool's name."""
