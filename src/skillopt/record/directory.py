@@ -318,7 +318,7 @@ def run_name(seed: int, identity: object) -> str:
 
 
 def short_hash(identity: object) -> str:
-    """A hash for the name of a folder. The same identity gives the same name."""
+    """A hash for the name of a folder. The same identity always has the same hash."""
     return hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()[:8]
 
 

@@ -49,7 +49,7 @@ _TABLES = f"""
 """
 REPLIES = """paid, key, attempt, role, stage, model, turn, calls, prompt_tokens, completion_tokens, cached_tokens, usd,
     reply"""
-"""The columns that a row's checksum covers. `paid` is 0 for a reply that another run has paid for."""
+"""The columns that a row's checksum covers. `paid` is 0 for a reply that a different run has paid for."""
 UNREADABLE = (sqlite3.DatabaseError, UnicodeDecodeError)
 """Errors of SQLite for a damaged file: a UnicodeDecodeError if SQLite's message contains bytes that are not text, else
 a DatabaseError."""
@@ -74,7 +74,7 @@ class JournalRow:
     stage: str
     model: str
     turn: int
-    """1 for the first call of a rollout; another number for later calls."""
+    """1 for the first call of a rollout; a different number for later calls."""
     reply: dict[str, Any]
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -146,7 +146,7 @@ class Journal:
         return self._borrow(key, attempt, self._shared) if self._shared else None
 
     def _borrow(self, key: str, attempt: int, shared: Journal) -> dict[str, Any] | None:
-        """Copy a reply that another run paid for. It is not part of this run's totals."""
+        """Copy a reply that another run paid for. The copy is not part of this run's totals."""
         query = f"SELECT {REPLIES} FROM replies WHERE key=? AND attempt=?"  # noqa: S608
         if row := shared._db.execute(query, (key, attempt)).fetchone():
             self._db.execute(_INSERT, _sealed((0, *row[1:])))
@@ -211,7 +211,7 @@ class Journal:
         return self._count
 
     def adopt(self, other: Path) -> int:
-        """Copy another run's replies, which are not part of this run's totals. Returns the number of copied replies; 0
+        """Copy another run's replies, which are not part of this run's totals. Return the number of copied replies; 0
         if the other journal cannot be read."""
         try:
             self._db.execute("ATTACH ? AS other", (str(other),))

@@ -98,7 +98,7 @@ def package_hash(init_skill: str) -> str:
 
 
 def zipped(skill: Skill) -> bytes:
-    """A zip archive of all files of a package. The same package always gives the same bytes."""
+    """A zip archive of all files of a package. The archives of the same package always have the same bytes."""
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, content in skill.files.items():

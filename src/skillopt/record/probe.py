@@ -28,7 +28,8 @@ class Replies(Record):
 
 
 class ProbePlan(Record):
-    """The expected cost of a probe. Tokens and dollars are estimates; a task with several turns counts as one call."""
+    """The expected cost of a probe. Tokens and dollars are estimates; a task with several turns is counted as one
+    call."""
 
     calls: int
     tokens: Estimate

@@ -95,7 +95,7 @@ class EvalSummary(_Verdict):
     spent: Spent
     seconds: float
     test_reads: int | None = None
-    """The number of times that the test split was read; None for another split."""
+    """The number of times that the test split was read; None for the other splits."""
 
 
 class ComparedSkill(ScoreWithInterval, SkillFile):
@@ -389,7 +389,7 @@ class TransferSource(TransferGoal):
 
 
 class Transfer(_Verdict):
-    """transfer.json: a trained skill on another benchmark or target."""
+    """transfer.json: a trained skill on a different benchmark or target."""
 
     source: TransferSource = Field(validation_alias=AliasChoices("from", "source"))
     to: TransferGoal

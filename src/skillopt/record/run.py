@@ -87,7 +87,7 @@ class Run:
 
     @classmethod
     def open(cls, path: str | Path) -> Run:
-        """Open a run's folder. Raises UserError if it is not a run's folder."""
+        """Open a run's folder. Raise UserError if it is not a run's folder."""
         files = RunDirectory(Path(path))
         if not files.config_json.is_file():
             raise UserError(f"{path}: is not a run's folder (it has no config.json)")
@@ -464,7 +464,7 @@ def _gate_measurement(gate: GateRecord, folder: Path) -> Measurement:
 
 
 def read_record(model: type[Model], path: Path) -> Model:
-    """Read a record from its file; the file need not be in a run's folder. Raises Damaged."""
+    """Read a record from its file; the file need not be in a run's folder. Raise Damaged if the file is damaged."""
     try:
         return model.model_validate_json(read_bytes(path))
     except (ValueError, RecursionError) as error:

@@ -73,8 +73,8 @@ class RunKey:
 
     @contextmanager
     def beginning(self, run: RunDirectory, *, extend: bool) -> Iterator[None]:
-        """Inside the block, no other process can begin a run of this benchmark. Raises UserError if one has begun the
-        run that this process was about to begin."""
+        """Inside the block, no other process can begin a run of this benchmark. Raises UserError if another process has
+        begun the run that this process was about to begin."""
         make_folder(self.folder, private=False)
         handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

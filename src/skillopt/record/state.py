@@ -211,7 +211,7 @@ class State(BaseModel):
 
     @classmethod
     def read(cls, path: Path) -> State:
-        """Read the state. Raises Damaged if the file is not as it was written."""
+        """Read the state. Raise Damaged if the file is not as it was written."""
         try:
             body = read_json(path)
             intact = body.pop("check", "") == digest(body)

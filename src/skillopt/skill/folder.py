@@ -81,7 +81,7 @@ def name_clash(paths: Iterable[str]) -> str:
 
 
 def read_folder(folder: Path) -> Skill:
-    """The package in this folder: SKILL.md and all further files. Raises PackageError, which names the file."""
+    """The package in this folder: SKILL.md and all further files. A PackageError names the file that is wrong."""
     contents: dict[str, bytes] = {}
     executable: set[str] = set()
     for path, file, info in listed(folder):

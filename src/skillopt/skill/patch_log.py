@@ -115,7 +115,8 @@ class PatchLog:
             self._tail = None
 
     def entries(self) -> Iterator[Entry]:
-        """All entries in order. Raises PatchLogError that names the first entry that breaks the chain of hashes."""
+        """All entries in order. If the chain of hashes is broken, a PatchLogError names the first entry that breaks
+        it."""
         prev = GENESIS
         if not self.path.exists():
             return

@@ -23,7 +23,7 @@ def next_section(skill: Skill, title: str) -> int | None:
 
 
 def empty_sections(skill: Skill) -> list[Span]:
-    """The spans of standard sections without text: heading and blank lines. Guidance does not count as text of a
+    """The spans of standard sections without text: heading and blank lines. Guidance is not regarded as text of a
     section."""
     headings = [s for title in STANDARD for s in skill.find_sections(title) if s.level == _LEVEL]
     spans = []

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 class BackgroundTasks:
     """Starts work in parallel with the loop. A caller that needs a result awaits its task; `settle` waits for all
-    tasks. No task may run on after the end of the session, because the task's calls cost money."""
+    tasks. No task may run on after the end of the session, because the calls of the task cost money."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()

@@ -33,7 +33,7 @@ def reopen(
     run: RunDirectory, state: State, config: Config, plan: Sequence[Sequence[Step]], parts: Parts
 ) -> Phase | None:
     """Reopen a finished run if the config asks for more epochs, or for a test score that the run does not have yet.
-    Returns the new phase if there are more epochs. The run is open again as soon as the state is written."""
+    Return the new phase if there are more epochs. The run is open again as soon as the state is written."""
     if state.status != "finished":
         return None
     stale, state.stale_steps = state.stale_steps, 0  # an extended run begins with full patience

@@ -29,7 +29,7 @@ Fingerprints: TypeAlias = Mapping[str, JsonValue]
 
 
 def initial_of(config: Config) -> Skill:
-    """The initial skill: the text of `train.init_skill`, or in env `trigger` the description of its package."""
+    """The initial skill: the text of `train.init_skill`, or, in the env `trigger`, the description of that package."""
     skill = read_initial(config.train.init_skill)
     file = package_file(config.train.init_skill) if config.train.init_skill else None
     if config.env.name != "trigger":
@@ -42,7 +42,7 @@ def initial_of(config: Config) -> Skill:
 
 
 def read_initial(path: str, where: str = "train.init_skill") -> Skill:
-    """Read the initial skill; an empty path or an empty file gives an empty skill. `where` is the config key in
+    """Read the initial skill; if the path or the file is empty, the skill is empty. `where` is the config key in
     errors."""
     if not path:
         return Skill("")
@@ -59,7 +59,7 @@ def read_initial(path: str, where: str = "train.init_skill") -> Skill:
 
 
 def given_feedback(config: Config) -> list[Comment]:
-    """The comments of people on an earlier run that `gradient.feedback` names; empty if it names none."""
+    """People's comments on the earlier run that `gradient.feedback` names; empty if it names no run."""
     if not config.gradient.feedback:
         return []
     path = Path(config.gradient.feedback)

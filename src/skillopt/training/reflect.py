@@ -74,7 +74,7 @@ async def reflect(skill: Skill, rollouts: Rollouts, knowledge: OptimizerContext,
 
 
 class BatchReader:
-    """Cuts a batch into minibatches, and gives each minibatch to the analysts as soon as it is full."""
+    """Cuts a batch into minibatches; the analysts read each minibatch as soon as it is full."""
 
     def __init__(self, skill: Skill, knowledge: OptimizerContext, ctx: Context) -> None:
         self.results: list[Trajectory | RolloutError] = []

@@ -13,7 +13,7 @@ from skillopt.record.trajectory import Trajectory
 
 
 class TaskUse(Record):
-    """Mean costs per task. Several samples of one task count as one task."""
+    """Mean costs per task. Several samples of one task are averaged as one task."""
 
     tasks: int
     turns: float

@@ -261,8 +261,8 @@ def topics(value: Any) -> dict[str, str]:
 
 def edit_for(topic_of: dict[str, str], skill: Skill, *, tags: bool) -> Edit:
     """An edit that writes the section Answers, a line for each answer. An existing section is replaced, except for
-    lines with other answers. With `tags`, the scorer reads an answer tag, so the target may name the topic before the
-    answer; small targets need this."""
+    lines with other answers. If `tags` is true, the scorer reads an answer tag, so the target may name the topic before
+    the answer; small targets need this."""
     if tags:
         head = "First say what the task is about, then give the answer in answer tags, and write nothing else."
         lines = [

@@ -2,7 +2,7 @@
 
 A line of the anchor is kept if it is in the new text, or if a line that is new there (or two such lines in a row) says
 the same: with all of its numbers, quoted strings and code, with a negation if it has one, and with three quarters of
-its other words. So lines may be moved, joined, split and lightly reworded, but a summary loses lines. A task with its
+its other words. So lines may be moved, joined, split and lightly reworded, but a summary removes lines. A task with its
 reply is treated as one line. An edit names each line that it drops, with the reason (`Edit.dropped`).
 """
 
@@ -18,7 +18,7 @@ from skillopt.skill.trained import part_of
 from skillopt.training.edits.similarity import NEGATIONS, content_words, quotations
 
 KEPT = 0.75
-"""The share of a sentence's words that a new line must have to count as the same sentence, reworded."""
+"""The share of a sentence's words that a new line must have to be regarded as the same sentence, reworded."""
 SHORTEST_NAME = 12
 """The minimum number of characters of a line's beginning that are enough to name the line."""
 MOST_LISTED = 20

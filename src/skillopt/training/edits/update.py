@@ -13,7 +13,7 @@ from skillopt.training.edits.risk import without_judge_talk
 
 
 def update(skill: Skill, edits: Iterable[Edit], ctx: Context) -> Applied:
-    """Apply edits to a skill. Returns the new skill, the applied edits, and the skipped edits with the reasons."""
+    """Apply edits to a skill. Return the new skill, the applied edits, and the skipped edits with the reasons."""
     if not is_judged(ctx.env):
         return apply_edits(skill, edits, limits_of(ctx.config))
     kept, refused = without_judge_talk(edits, skill)

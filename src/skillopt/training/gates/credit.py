@@ -58,8 +58,8 @@ class Credited:
 async def credit(
     skill: Skill, candidate: Applied, verdict: Verdict, current: Mapping[str, float], ctx: Context, gate: Gate
 ) -> Credited:
-    """Send a rejected candidate through the gate again without the edits that broke items, as long as some edit is to
-    blame, at most `evaluation.credit_gates` times.
+    """Send a rejected candidate through the gate again without the edits that broke items. Repeat this while an edit is
+    to blame, at most `evaluation.credit_gates` times.
 
     The step continues with the first smaller candidate that is accepted; if none is, all edits stay rejected.
     """
@@ -158,7 +158,7 @@ def helped_rows(verdict: Verdict) -> list[ItemEvidence]:
 
 
 def _clear(verdict: Verdict) -> float:
-    """How much an item's score must change before it counts as broken or helped."""
+    """The minimum change of an item's score with which the item is regarded as broken or helped."""
     return 0.5 if verdict.metric == "hard" else 0.2
 
 

@@ -66,7 +66,7 @@ def broken_floors(verdict: Verdict, candidate: Skill, ctx: Context) -> Iterator[
     floors = ctx.config.evaluation.floors
     for name, before, after in _type_scores(verdict, ctx):
         least, most = floors.get(f"{TYPE}{name}"), floors.get("fall")
-        if least is not None and after < min(least, before) - EPSILON:  # if the score rises, the floor does not reject
+        if least is not None and after < min(least, before) - EPSILON:  # a score that rises breaks no floor
             yield f"floor {TYPE}{name}: {after:.2f} is below {least:g}"
         if most is not None and before - after > most + EPSILON:
             yield f"floor fall: task type '{name}' falls from {before:.2f} to {after:.2f}"

@@ -137,7 +137,7 @@ class PairedTest:
         return len(before) >= _SETTLED and len({*before, *after}) == 1
 
     def _confirm(self) -> Samples[None]:
-        """Let the candidate repeat items that have no fresh samples: the screen may have missed a loss by luck."""
+        """Let the candidate repeat items that have no fresh samples: by luck, the screen may have missed a loss."""
         others = [
             Ask(item, "candidate", "confirm")
             for item in self.order

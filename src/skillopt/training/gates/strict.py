@@ -56,8 +56,8 @@ def settling_order(
 ) -> list[str]:
     """The items in the order in which they most likely cause a rejection. First come the items that the current skill
     fails, those with few words of the edits before the others. Then come the items that the current skill solves, those
-    with many words of the edits before the others. In each group, items that have `changed` under earlier candidates
-    come first."""
+    with many words of the edits before the others. In each group, items `changed` under earlier candidates come
+    first."""
     touched = shared_words(items)(edits)
 
     return sorted(
@@ -119,8 +119,8 @@ class EarlyStop:
         return math.fsum(values) + len(self.counted(shown)) - len(values)
 
     def slack(self, shown: Sequence[str]) -> float:
-        """How much of its best possible sum of scores the candidate can lose and still win; at 0 or less it cannot
-        win."""
+        """The amount by which the candidate's best possible sum of scores may still fall if the candidate is to win; at
+        0 or less it cannot win."""
         margin = self.best_case(shown) - math.fsum(self.current[i] for i in self.counted(shown))
         return margin - EPSILON if self.rule == "strict" else margin + EPSILON
 
@@ -178,7 +178,7 @@ class EarlyStop:
         return 0 < (left % workers or workers) <= workers - len(running)
 
     def _likely_loss(self, *, solved: bool) -> float:
-        """The expected loss on an item that the current skill solves (or fails), estimated from the results so far."""
+        """The expected loss on an item that the current skill solves (fails, if not `solved`), from the results."""
         seen = [1 - value for i, value in self.scores.items() if (self.current[i] >= SOLVED) == solved]
         return (math.fsum(seen) + (0.1 if solved else 1)) / (len(seen) + 1)
 

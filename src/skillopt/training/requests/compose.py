@@ -130,7 +130,8 @@ def merge_request(
 def slow_update_request(
     prompt: str, knowledge: OptimizerContext, before: Skill, after: Skill, pairs: Sequence[Pair]
 ) -> list[Message]:
-    """The request for guidance: how two epochs' skills differ, and the compared tasks that they do not both solve."""
+    """The request for guidance: how two epochs' skills differ, and the compared tasks that at least one of them
+    fails."""
     shared = shared_text([pair.after.input for pair in pairs])
     return _request(
         prompt,

@@ -35,7 +35,7 @@ class TaskInfo:
     metric: str = ""
     """The score that is used for validation: hard, soft or mixed."""
     training_tasks: int = 0
-    """How many tasks the training split has; 0 if unknown."""
+    """The number of tasks in the training split; 0 if unknown."""
     target: str = ""
     """The model that does the tasks."""
     reply_tokens: int = 0

@@ -58,8 +58,8 @@ def read_findings(raw: Any, ids: Sequence[str]) -> tuple[ReportedFinding, ...]:
 def grown(
     known: Sequence[TaskFinding], reported: Sequence[ReportedFinding], items: dict[str, str], step: int
 ) -> list[TaskFinding]:
-    """The findings after a step: old and newly reported ones. `items` gives the training task of each trajectory by
-    id."""
+    """The findings after a step: old and newly reported ones. `items` contains the id of each trajectory's training
+    task, by the trajectory's id."""
     kept = {finding.number: finding for finding in known}
     for one in reported:
         old = kept.get(one.number) or next((f for f in kept.values() if same_text(f.text, one.text)), None)

@@ -191,7 +191,8 @@ def _unfit(skill: Skill, edits: Sequence[Edit], limits: SizeLimits) -> Iterator[
 def read_edits(
     raw: Sequence[Any], ids: Sequence[str], source: str, most: int
 ) -> tuple[tuple[Edit, ...], tuple[Dropped, ...]]:
-    """Read at most `most` edits, each with the trajectories of `ids` that it cites; a group counts as one edit."""
+    """Read at most `most` edits, each with the trajectories of `ids` that it cites; for the limit, a group is one
+    edit."""
     edits: list[Edit] = []
     dropped: list[Dropped] = []
     for row in raw:
