@@ -2,7 +2,7 @@
 
 Before the first file is replaced, the old files are copied into the proposal's folder, and the new files are written
 beside the installed files. So a full disk leaves the installed skill as it was. SKILL.md is replaced last. If the
-process was killed between two files, the same command does the rest.
+process is killed between two files, run the same command again: it does the rest.
 """
 
 from __future__ import annotations
@@ -134,7 +134,8 @@ def undo(folder: Path) -> list[Path]:
 
 @contextmanager
 def _locked(target: Path) -> Iterator[None]:
-    """Lock the target folder, so no other `adopt` can change it. The folder itself is locked: no lock file is left."""
+    """Lock the target folder, so that no other `adopt` can change it. The lock is on the folder itself, so no lock file
+    is left."""
     handle = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -150,8 +151,8 @@ def _locked(target: Path) -> Iterator[None]:
 
 
 def _refuse_changes(proposal: Proposal, target: Path, backup: Path, remedy: str) -> None:
-    """Raise UserError if an installed file has changed since the proposal. A file that already has the new content is
-    allowed if the backup has its old content: an earlier call was then killed between two files."""
+    """Raise UserError if an installed file has changed since the proposal. A file with the new content is allowed if
+    the backup has the old content, because then an earlier call was killed between two files."""
     replaced = [file for file in proposal.files if checksum(target / file.path) == file.after]
     interrupted = len(replaced) < len(proposal.files) and all(
         checksum(backup / file.path) == file.before for file in replaced if file.before
@@ -169,7 +170,7 @@ def _refuse_changes(proposal: Proposal, target: Path, backup: Path, remedy: str)
 def _replace(proposal: Proposal, target: Path, source: Path, backup: Path | None = None) -> list[Path]:
     """Write the new files beside the old ones, then put all of them in place, SKILL.md last."""
     drafts = {file.path: draft_of(target / file.path) for file in proposal.files if file.after}
-    for path in (target / file.path for file in proposal.files):  # drafts of a killed call; the folder is locked
+    for path in (target / file.path for file in proposal.files):  # drafts that a killed call left; the folder is locked
         left = re.compile(rf"\.{{1,2}}{re.escape(path.name)}(?:\.[0-9a-f]{{8}}\.tmp){{1,2}}")
         for stale in path.parent.glob(".*.tmp"):
             stale.unlink() if left.fullmatch(stale.name) else None
@@ -195,7 +196,7 @@ def _replace(proposal: Proposal, target: Path, source: Path, backup: Path | None
 
 
 def _remove_empty(target: Path, name: str) -> None:
-    """Remove the folders of a removed file that are now empty."""
+    """After a file was removed, also remove its parent folders if they are now empty."""
     for folder in (target / name).parents:
         if folder == target or (folder.is_dir() and any(folder.iterdir())):
             return

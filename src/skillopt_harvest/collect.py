@@ -1,4 +1,5 @@
-"""Reads the files that the user names, as a stream: finds the new or changed files, and yields their sessions."""
+"""Reads the files that the user names: finds those that are new or have changed, and yields their sessions one by
+one."""
 
 from __future__ import annotations
 
@@ -103,8 +104,8 @@ class Collection:
         return reading.whole()
 
     def _lines(self, path: Path, start: FileState) -> Generator[AgentSession, None, FileState]:
-        """Yield the sessions of a file with JSON lines, from the end of the last read on. Return the start of the next
-        read: the last request but one, since a correction may still follow it."""
+        """Yield the sessions of a file with JSON lines, from the position after the last read. Return the start of the
+        next read: the last request but one, because a correction of it may still follow."""
         source = self.selection.source
         read = AGENTS[source].read if source in AGENTS else plain
         reading = Reading(
@@ -172,7 +173,7 @@ def selected_files(selection: SourceSelection) -> list[Path]:
 
 
 def _inside(root: Path, pattern: str) -> Iterator[Path]:
-    """Yield the files that match the pattern, without linked files and without files in linked folders."""
+    """Yield the files that match the pattern, except links and files in linked folders."""
     fixed, _, rest = f"./{pattern}".partition("*")
     base = root / fixed.rpartition("/")[0]
     top = base.resolve()
@@ -182,15 +183,15 @@ def _inside(root: Path, pattern: str) -> Iterator[Path]:
 
 
 def _stat(path: Path) -> tuple[int, int]:
-    """Return a file's bytes and its time of change in nanoseconds; 0 for both if the file is gone. For a database, the
-    `-wal` file beside it counts too, since the newest rows may be there."""
+    """Return a file's bytes and its time of change in nanoseconds; 0 for both if the file is gone. For a database,
+    include the `-wal` file beside it, because the newest rows may be there."""
     files = [path, path.with_name(f"{path.name}-wal")] if path.suffix == ".db" else [path]
     stats = [file.stat() for file in files if file.exists()]
     return sum(each.st_size for each in stats), max((each.st_mtime_ns for each in stats), default=0)
 
 
 def _of_project(path: Path, projects: Path, project: Path) -> bool:
-    """Return True if a transcript may belong to the project. Agents name a folder of transcripts after the project's
-    path, with dashes; only the sessions have the exact path."""
+    """Return True if a transcript may belong to the project. The name of the transcripts' folder is the project's path
+    with dashes, so it can fit several projects; only the sessions have the exact path."""
     name = re.sub(r"[^A-Za-z0-9]", "-", str(project)).strip("-")
     return path.relative_to(projects).parts[0].strip("-").startswith(name)

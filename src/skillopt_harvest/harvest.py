@@ -1,4 +1,4 @@
-"""One harvest: read new sessions, find corrections in them, group equal corrections, write tasks for review."""
+"""One harvest: reads new sessions, finds corrections, groups those that are similar, and writes tasks for review."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def harvest(
 
 
 def _add(corrections: dict[str, Correction], found: Iterable[Correction]) -> None:
-    """Add corrections and remove copies. A correction that was read before is replaced, as its session may be longer
+    """Add corrections and remove copies. A correction that was read before is replaced: its session may be longer
     now."""
     corrections |= {each.key: each for each in found}
     kept = {each.key for each in without_copies(corrections.values())}
@@ -199,8 +199,8 @@ async def _with_model(
 
 
 def selections(folder: HarvestFolder, named: SourceSelection, since: str) -> list[SourceSelection]:
-    """Return the sources to read: the named source or, with only `--since last`, all sources of earlier harvests, each
-    from its last harvest on."""
+    """Return the sources to read: the named source, or (with `--since last` and no name) all sources of earlier
+    harvests, each from its last harvest on."""
     last = {each.of: each.began for each in folder.read_state().sources}
     if named.source:
         return [named.model_copy(update={"since": moment(since, last.get(named, 0.0))})]
@@ -224,7 +224,8 @@ def moment(text: str, last: float) -> float:
 
 
 def mining_config(model: str, overrides: Sequence[str], *, local: bool) -> Config | None:
-    """Return the config for a model that mines; None without a model. `local` refuses a model on another machine."""
+    """Return the config for a model that mines; None if none is named. With `local`, refuse models on other
+    machines."""
     from skillopt.config.tree import override
 
     if not model:

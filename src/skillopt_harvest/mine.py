@@ -1,8 +1,8 @@
-"""The heuristic miner: finds corrections in sessions without a model, and groups equal corrections into tasks.
+"""The heuristic miner: finds corrections in sessions without a model, and groups similar corrections into tasks.
 
-A user's turn counts as a correction because of its words, a declined tool call, a repeated request, or because the
-agent then does the same work again in another way. The similarity of two corrections is measured on their words, and
-on the words that the corrected answers gained or lost.
+A user's turn is a correction because of its words, a declined tool call or a repeated request, or because the agent
+then does the same work again in a different way. The similarity of two corrections is measured on their words, and on
+the words that the corrected answers gained or lost.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ always never don't dont nope still only all any everything keep write add
 """
 _COMMON = frozenset(_COMMON_WORDS.split())
 LIKE = 0.24
-"""The least similarity at which two corrections count as the same."""
+"""The minimum similarity of two corrections that are treated as the same."""
 
 
 @lru_cache(512)
@@ -97,8 +97,8 @@ def correction_at(session: AgentSession, number: int) -> Correction | None:
 
 
 def without_copies(corrections: Iterable[Correction]) -> list[Correction]:
-    """Return the corrections without copies, which exist if an agent resumes or forks a session. Two corrections with
-    the same words and work are copies if they have the same time or one is in a fork."""
+    """Return the corrections without copies. (An agent that resumes or forks a session may copy its lines.) Two
+    corrections with the same words and work are copies if they have the same time or one is in a fork."""
     seen: set[tuple[str, ...]] = set()
     kept = {}
     for each in sorted(corrections, key=lambda each: each.forked):
@@ -122,14 +122,14 @@ def is_correction(request: str, rejected: str, said: str, corrected: str) -> boo
     asked_for = bool(said_words & (before ^ after)) if continued else strong and bool(said_words & (after - before))
     regretted = bool(_REGRET.match(corrected))
     if corrected and not (repeated or redone or asked_for or regretted):
-        return False  # the agent went on to something else
+        return False  # the agent then did something else
     strength = 2 * strong + bool(_CUE.search(said)) + regretted + redone
     strength += 2 * asked_for + 2 * repeated - 2 * bool(_FOLLOW_UP.match(said))
     return strength >= 2
 
 
 def _numbers(text: str) -> frozenset[str]:
-    """Return the numbers in a text. The same words with another number are another request."""
+    """Return the numbers in a text. The same words with a different number are a different request."""
     return frozenset(re.findall(r"\d+", text))
 
 
@@ -150,8 +150,8 @@ def group(corrections: Sequence[Correction]) -> list[MinedTask]:
 
 
 def _features(each: Correction) -> dict[str, float]:
-    """Return weights of words: of the correction's words, and of the words that the answer gained or lost. A word's
-    weights are added."""
+    """Return the weight of each word: of the correction's words, and of the words that the correction added to the
+    answer or removed from it. If a word has several weights, they are added."""
     said, before, after = words_of(each.words), words_of(each.rejected), words_of(each.corrected)
     asked = words_of(each.request)
     features = dict.fromkeys(said - asked or said, 1.0)
@@ -193,8 +193,8 @@ def _clusters(vectors: Sequence[dict[str, float]]) -> list[set[int]]:
 
 
 def task_of(members: Sequence[Correction], rule: str = "", check: MinedCheck | None = None) -> MinedTask:
-    """Return the task for equal corrections. Its id comes from the first correction, so later harvests do not change
-    it."""
+    """Return the task for corrections that are the same. Its id is made from the first correction, so later harvests do
+    not change the id."""
     skills = Counter(skill for each in members for skill in each.skills)
     return MinedTask(
         id=short_id(members[0].key),
@@ -206,14 +206,15 @@ def task_of(members: Sequence[Correction], rule: str = "", check: MinedCheck | N
 
 
 def _typical(members: Sequence[Correction]) -> Correction:
-    """Return the correction that has the most words in common with the others; of several, the longest."""
+    """Return the correction that has the most words in common with all others; if there are several, return the
+    longest."""
     counts = Counter(word for each in members for word in words_of(each.words))
     return max(members, key=lambda each: (sum(counts[word] > 1 for word in words_of(each.words)), len(each.words)))
 
 
 def written_check(members: Sequence[Correction]) -> MinedCheck:
-    """Return a check that requires words of nearly all corrected answers that no rejected answer has, and forbids words
-    of rejected answers in the same way. Without such words, the corrections become a rubric for the judge."""
+    """Return a check. It requires words that nearly all corrected answers have and no rejected answer has, and forbids
+    words for which the opposite is true. If no word can be required, the corrections become a rubric for the judge."""
     pairs = [(_tokens(each.rejected), _tokens(each.corrected)) for each in members if each.corrected]
     wanted = _telling([after for _, after in pairs], [before for before, _ in pairs])
     unwanted = _telling([before for before, _ in pairs], [after for _, after in pairs])
@@ -225,7 +226,7 @@ def written_check(members: Sequence[Correction]) -> MinedCheck:
         for each in members
         if each.corrected
     )
-    if wanted and not unwanted and not all(apart):  # in code: \b finds yaml in schema/a.yaml
+    if wanted and not unwanted and not all(apart):  # a part of code: \b finds yaml in schema/a.yaml
         return MinedCheck(kind="regex", values=(rf"\b{re.escape(wanted[0])}\b",))
     if wanted:
         return MinedCheck(kind="contains", values=wanted, unwanted=unwanted)
@@ -234,7 +235,7 @@ def written_check(members: Sequence[Correction]) -> MinedCheck:
 
 
 def _tokens(text: str) -> frozenset[str]:
-    """Return the whole words of a text, as a check looks for them."""
+    """Return the whole words of a text in the form in which a check looks for them."""
     text = PLACEHOLDER.sub(" ", text)
     found = (match for match in _WORD.finditer(text) if not text[match.end() : match.end() + 1].isalnum())
     words = (match[0].lower().strip("-'.") for match in found)

@@ -32,8 +32,8 @@ from skillopt_harvest.adopt import (
 
 
 def propose(run: RunDirectory, folder: Path, to: Path | None = None) -> Proposal:
-    """Write the proposal of a finished run into `folder`. `to` is the installed skill, by default the skill that the
-    run began with."""
+    """Write the proposal of a finished run into `folder`. `to` is the installed skill; by default, it is the skill with
+    which the run began."""
     if folder.exists() and any(folder.iterdir()):
         raise UserError(f"{folder}: exists already; choose another folder")
     opened = Run(run)

@@ -13,7 +13,8 @@ from skillopt.tasks.check_fields import MinedCheck
 
 
 class SessionTurn(Record):
-    """A turn of a session: the redacted text of the user or of the agent, until the other speaks."""
+    """A turn of a session: the redacted text of the user until the agent speaks, or of the agent until the user
+    speaks."""
 
     role: Literal["user", "assistant"]
     text: str
@@ -103,7 +104,7 @@ class MinedTask(Record):
     skill: str = ""
     """The loaded skill that the task belongs to; if empty, the skill that the user names."""
     written: bool = False
-    """True if a person wrote the task as an eval, so it needs no correction."""
+    """True if a person wrote the task as an eval; then the task needs no correction."""
 
     @property
     def sessions(self) -> int:
@@ -129,7 +130,7 @@ class FileState(SessionFacts):
 
 
 def _below_home(path: Path | None) -> str:
-    """Return a path, with `~` for the home folder, since that folder's name may be a person's."""
+    """Return a path with `~` in place of the home folder, because this folder's name may be a person's name."""
     home = Path.home()
     return str(Path("~", path.relative_to(home)) if path and path.is_relative_to(home) else path or "")
 
@@ -142,7 +143,7 @@ UserPath = Annotated[
 
 
 class SourceSelection(Record):
-    """The source and the filters that the user named. `--since last` uses them again."""
+    """The source and the filters that the user named. They are stored, because `--since last` uses them again."""
 
     source: str
     path: UserPath = None
@@ -167,7 +168,7 @@ class HarvestState(Document):
     sources: tuple[LastHarvest, ...] = ()
     files: dict[str, FileState] = Field(default={})
     removed: dict[str, int] = Field(default={})
-    """How many secrets and personal data were removed in all harvests, by kind."""
+    """By kind: the number of secrets and personal data that all harvests removed."""
 
 
 class HarvestTasks(Document):
@@ -188,14 +189,14 @@ class TaskDecision(Record):
     rule: str = ""
     check: MinedCheck | None = None
     instruction: str = ""
-    """For `edit`: the new instruction of the task's first occurrence."""
+    """For `edit`: the new instruction for the first occurrence of the task."""
 
 
 class CheckTrial(Record):
     """The result of a task's check on the answers of one occurrence."""
 
     rejected_fails: bool | None = None
-    """True if the rejected answer fails the check, as it should; None if the check was not tried."""
+    """True if the rejected answer fails the check (it should fail); None if the check was not tried."""
     corrected_passes: bool | None = None
     reason: str = ""
 

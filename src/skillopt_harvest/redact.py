@@ -19,7 +19,7 @@ _HIDDEN = re.compile(
     """,
     re.VERBOSE,
 )
-"""Invisible characters, which could hide a key. Joiners in scripts that need them stay."""
+"""Invisible characters, which could hide a key. Joiners are kept in scripts that need them."""
 _PRIVATE_KEY = re.compile(
     r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\Z)",
     re.DOTALL,
@@ -39,7 +39,7 @@ _NAMED = re.compile(
           |[^\s"'\\,;<>]{4}(?(short)|[^\s"'\\,;<>]{2})[^\s"'\\,;<>]*)""",
     re.VERBOSE | re.IGNORECASE,
 )
-"""A secret after its name, as in `password: hunter2…`. A variable or a placeholder after the name stays."""
+"""A secret after its name, as in `password: hunter2…`. A variable or a placeholder after the name is kept."""
 _COOKIE = re.compile(r"(\bcookie\\?[\"']?\s{0,3}[:=]\s{0,3}\\?[\"']?)[^\s\"'\\][^\n\"'\\]{3,}", re.IGNORECASE)
 _COMMAND = re.compile(
     r"""(\b(?:login|user)\s+\S{1,100}\s+password\s+                                      # .netrc
@@ -53,7 +53,7 @@ _NAMES = (
     (_COMMAND, ("password", " -u", "--user", " -p", " -a")),
     (_NAMED, ("pass", "pwd", "secret", "key", "credential", "token", "auth")),
 )
-"""Patterns, each with the words of which every match has one. A text without these words is not searched."""
+"""Patterns with words: each match contains one of the pattern's words. A text without them is not searched."""
 _TOKEN = re.compile(r"[\w.+=-]{20,}", re.ASCII)
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
 _RUN = re.compile(r"[A-Za-z0-9]{20,}")
@@ -65,15 +65,15 @@ _HOME = re.compile(
     r"(?:(?:/|%2F)(?:home|Users)(?:/|%2F)|\b[A-Za-z]:[\\/]{1,4}Users[\\/]{1,4})[^/\\%\s\"':,;)]+|(?<![\w/])/root(?=/|\b)"
 )
 _PROJECT_FOLDER = re.compile(r"(?<=projects/)-(?:home|Users)-[A-Za-z0-9]+")
-"""The user's part of Claude Code's folder names, which are made from projects' paths."""
+"""Matches the user's name in a name of Claude Code's folders, which are named after projects' paths."""
 
 
 PLACEHOLDER = re.compile(r"\[(?:private key|password|key|e-mail)\]")
-"""The placeholders of removed texts."""
+"""Matches the placeholders that replace removed texts."""
 
 
 def _is_random(text: str) -> bool:
-    """Return True if a part of the text looks like a key: long hexadecimal, or letters and digits in turn."""
+    """Return True if a part of the text looks like a key: long hexadecimal, or letters and digits that alternate."""
     runs = _RUN.findall(text)
     changes = (sum(a.isdigit() != b.isdigit() for a, b in pairwise(run)) for run in runs)
     return any(map(_HEX.search, runs)) or any(count >= 4 for count in changes)
@@ -112,8 +112,9 @@ class Redactor:
         return self._replace(_HOME, text, "home paths", "~") if named else text
 
     def shortened(self, text: str, most: int) -> str:
-        """Return the first `most` characters of the redacted text. A very long text is first cut to more than twice
-        that length; its last characters are dropped, as half a key there would not be recognised."""
+        """Return the first `most` characters of the redacted text. A very long text is first cut to a bit more than
+        twice `most`; after redaction its last characters are dropped, because half a key there would not be
+        recognised."""
         if len(text) <= 2 * most + _MARGIN:
             return self(text)[:most]
         return self(text[: 2 * most + _MARGIN])[:-_MARGIN][:most]
@@ -132,7 +133,8 @@ class Redactor:
         return self.shortened(text.strip(), most)
 
     def is_secret(self, text: str, *parts: str) -> bool:
-        """Return True if redaction removes anything from the text; with `parts`, more than from the parts."""
+        """Return True if redaction removes anything from the text. If `parts` are given: if it removes more than from
+        the single parts."""
         counted = self.removed.copy()
         more = self(text) != ("".join(map(self, parts)) if parts else text)
         self.removed = counted
@@ -162,6 +164,6 @@ class Redactor:
         return text
 
     def lines(self) -> list[str]:
-        """Return a sentence that says what was removed, or nothing."""
+        """Return a list with a sentence that says what was removed; if nothing was removed, it is empty."""
         counts = [f"{count} {kind}" for kind, count in sorted(self.removed.items()) if count]
         return [f"Removed before anything was stored: {', '.join(counts)}."] if counts else []

@@ -1,4 +1,5 @@
-"""Review of the mined tasks: a person decides on each, after its check was tried on the answers in the sessions.
+"""Review of the mined tasks: a person decides on each task, after the task's check was tried on answers in the
+sessions.
 
 The terminal or a page needs only `list_tasks` and `decide`.
 """
@@ -55,7 +56,8 @@ def decide(root: Path, decision: TaskDecision) -> None:
 
 
 def finish(root: Path, *, skill: Path | None = None, unreviewed: bool = False) -> list[WrittenTasks]:
-    """Write the kept tasks into tasks files. `unreviewed` adds the rules that nobody has decided on."""
+    """Write the kept tasks into tasks files. If `unreviewed` is true, also write the rules that nobody has decided
+    on."""
     wanted = {"kept", "rule"} if unreviewed else {"kept"}
     tasks, status = _decided(HarvestFolder(root))
     chosen = [task for task in tasks.values() if status[task.id] in wanted]
@@ -70,7 +72,7 @@ def _decided(folder: HarvestFolder) -> tuple[dict[str, MinedTask], dict[str, Sta
     }
     for decision in folder.read_decisions():
         if decision.task not in tasks:
-            continue  # an earlier harvest grouped the corrections in another way
+            continue  # an earlier harvest grouped the corrections in a different way
         if decision.action == "merge" and decision.into in tasks:
             into, task = tasks[decision.into], tasks.pop(decision.task)
             del status[decision.task]
@@ -94,7 +96,7 @@ def _edited(task: MinedTask, decision: TaskDecision) -> MinedTask:
 
 
 def try_check(task: MinedTask, each: Correction, *, kept: bool) -> CheckTrial:
-    """Try a check on the session's rejected answer, which must fail, and on the corrected answer, which must pass."""
+    """Try a task's check on answers of a session: the rejected answer must fail, and the corrected answer must pass."""
     if task.check.kind == "rubric":
         return CheckTrial(reason="a judge decides")
     if task.check.kind in RUN_LATER and not kept:
@@ -110,7 +112,7 @@ def try_check(task: MinedTask, each: Correction, *, kept: bool) -> CheckTrial:
             scorer.close()
     except (SkillOptError, ValueError) as error:
         return CheckTrial(reason=str(error)[:300])
-    files = task.check.kind == "file"  # the session's files are not known; an empty folder must fail
+    files = task.check.kind == "file"  # the session's files are not known: an empty folder, which must fail, is checked
     return CheckTrial(
         rejected_fails=rejected.hard < 1, corrected_passes=None if corrected is None or files else corrected.hard == 1
     )

@@ -24,7 +24,7 @@ SKILL_FOLDERS = tuple(
 
 
 class WrittenTasks(Record):
-    """A tasks file that was written, with its config."""
+    """The tasks file that was written, and its config."""
 
     skill: str
     path: Path
@@ -37,7 +37,7 @@ class WrittenTasks(Record):
 def write_task_files(
     root: Path, tasks: Sequence[MinedTask], skill: Path | None, unreviewed: bool
 ) -> list[WrittenTasks]:
-    """Write a folder for each skill that the tasks belong to. Tasks without an installed skill go to `skill`."""
+    """Write a folder for each skill to which tasks belong. Tasks of no installed skill are written for `skill`."""
     by_skill: dict[str, list[MinedTask]] = {}
     for task in tasks:
         by_skill.setdefault(task.skill if installed(task.skill) else "", []).append(task)
@@ -115,7 +115,7 @@ def _groups(session_lists: Sequence[Sequence[str]]) -> list[str]:
 
 
 def task_row(task: MinedTask, each: Correction, *, group: str, count: int = 1) -> Json:
-    """Return a line of the tasks file. Its id names the session and the lines of the correction."""
+    """Return a line of the tasks file. The id in it names the session and the lines of the correction."""
     row: Json = {
         "id": f"{task.id}@{each.citation}",
         "question": each.instruction or each.request,

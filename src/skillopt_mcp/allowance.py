@@ -1,4 +1,4 @@
-"""The limits for all runs that an agent starts, taken together: those of the user's config files, else the defaults."""
+"""The limits for all runs together that an agent starts: the limits in the user's config files, else the defaults."""
 
 from __future__ import annotations
 
@@ -24,28 +24,29 @@ _MOST = {"max_usd": 50.0, "max_calls": 20_000, "max_tokens": 50_000_000}
 
 @dataclass(eq=False)
 class Start:
-    """A run that this server started, and the most that the run may cost."""
+    """A run that this server started, and the maximum that the run may cost."""
 
     run: str
-    """The settings as text, except budget and hardware. Starts with the same settings continue one run."""
+    """The settings as text, except budget and hardware. Starts with the same settings continue the same run."""
     limits: dict[str, float]
     launches: int = 0
     """The number of times that the run was launched; launches that did not begin do not count."""
 
 
 class Allowances:
-    """The limits of each config file, shared by all runs that this server starts under them until it ends."""
+    """The limits of each config file. They apply to all runs together that this server starts under them."""
 
     def __init__(self) -> None:
         self._starts: dict[Path | None, list[Start]] = defaultdict(list)
         self._lock = threading.Lock()
 
     def take(self, config: Config, file: Path, settings: PageSettings, *, fresh: bool) -> Start | None:
-        """Reserve the most that a start of `config`, which was read from `file`, may cost; None if it is free.
+        """Reserve the maximum cost of a start of `config`, which was read from `file`. Return None if it is free.
 
-        Raises UserError if that is more than the user allows. A start may only lower the limits of `file`, which is the
-        user's or a run's. It must also fit the limits of a user's file for the same endpoint and key: of `file` itself,
-        else of any other file. If no file has such limits, `_MOST` counts.
+        Raise UserError if the cost is more than the user allows. A start may only lower the limits of `file`, which
+        belongs to the user or to a run. The cost must also fit the limits of a user's file for the same endpoint and
+        key: of `file` itself, else of any other file. If no file has such limits, those of `file`, else `_MOST`, are
+        used.
         """
         if not (models := _costly(config)):
             return None

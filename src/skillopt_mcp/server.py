@@ -53,7 +53,7 @@ def _told(tool: Callable[..., Any], tools: Tools, error_type: type[Exception]) -
 
 
 def serve(root: Path) -> None:
-    """Serve on standard input and output until the client leaves. Runs that were started continue."""
+    """Serve on standard input and output until the client disconnects. Runs that were started continue after that."""
     server = make_server(root)
     os.chdir(root)  # relative paths in configs begin there
     server.run("stdio")

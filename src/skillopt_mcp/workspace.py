@@ -30,7 +30,8 @@ class Workspace:
 
     @property
     def settings(self) -> PageSettings:
-        """The limits of this folder. Made anew for each request, because a folder with a config may be new."""
+        """The folders and limits of this server. They are made again for each request, because a folder with configs
+        may be new."""
         near = [path.parent for path in sorted(self.root.glob("*/config.y*ml")) if not path.parent.name.startswith(".")]
         made = make_settings(workspace=self.root, configs=[self.root / "configs", *near])
         return replace(made, searched=self.root, reach=f"{self.root}, the folder of this server")
@@ -40,7 +41,8 @@ class Workspace:
         return [shown(settings, path) for path in listed_configs(settings)]
 
     def run(self, name: str) -> Run:
-        """The run with a name below outputs/, such as `sim/2026-11-17_22-40-05_seed42-1a2b3c4d`."""
+        """The run with this name, which is its path below outputs/, such as
+        `sim/2026-11-17_22-40-05_seed42-1a2b3c4d`."""
         try:
             return find_run(self.settings, f"0/{name}")
         except NotThereError as error:
@@ -61,7 +63,7 @@ class Workspace:
         return config, forms.dump(tree)
 
     def load_to_start(self, path: str, changes: Sequence[str] = (), *, fresh: bool = False) -> tuple[str, Start | None]:
-        """The text of a config that may be started, and the reservation of its cost. Raises UserError if a config
+        """Return the text of a config that may be started, and the reservation of its cost. Raise UserError if a config
         that costs money has no budget that the user allows."""
         config, text = self.load(path, changes)
         return text, self.allowances.take(config, self._file(path), self.settings, fresh=fresh)

@@ -12,7 +12,8 @@ _LOCKS = Path("/proc/locks")
 
 
 def holders(locks: Mapping[str, os.stat_result]) -> dict[str, int]:
-    """The lock files that a process holds, by path, each with the process. No lock is tried: that would disturb it."""
+    """For each of these lock files that a process holds: the process. The locks are not tried, because that would
+    disturb their holders."""
     if _LOCKS.exists():
         held = _held_files()
         keys = {path: (known.st_dev, known.st_ino) for path, known in locks.items()}
@@ -21,8 +22,8 @@ def holders(locks: Mapping[str, os.stat_result]) -> dict[str, int]:
 
 
 def holder(run: Path) -> int | None:
-    """The process that works on a run; None if there is none. Links are refused: through a link to another program's
-    lock, the page would stop that program."""
+    """The process that works on a run; None if there is none. Links are refused: if the lock were a link to a different
+    program's lock, the page would stop that program."""
     lock = str(run / "run.lock")
     try:
         known = os.lstat(lock)
@@ -43,7 +44,7 @@ def _held_files() -> dict[tuple[int, int], int]:
 
 
 def _written_pid(lock: str) -> int:
-    """The process number that the lock's holder has written; 0 if the lock is free."""
+    """The process number that the holder of the lock wrote into it; 0 if the lock is free."""
     try:
         return int(Path(lock).read_text().split()[0]) if RunDirectory(Path(lock).parent).busy() else 0
     except (OSError, ValueError, IndexError):

@@ -1,5 +1,5 @@
-"""Limits for configs from the browser, an MCP client or a run's folder. They may only name files under the page's
-folders, and only code, endpoints and keys that a file in the config folders names."""
+"""Limits for configs from the browser, an MCP client or a run's folder. Such configs may only name files under the
+page's folders, and only code, endpoints and keys that a file in the config folders also names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from skillopt_webui.settings import PageSettings
 _TEXT = {".md", ".markdown", ".txt"}
 _CODE = ("env.agent", "env.command", "env.agent_options")
 _NAMES = ("env.name", "env.scoring")
-"""Keys that name a part. A name without a colon is built in, or belongs to an installed plug-in."""
+"""Keys that name a part. If the name has no colon, the part is built in or belongs to an installed plug-in."""
 _OPTIONS = ("env.options", "env.scoring_options")
 _POWERS = ("command", "pass_env", "sandbox")
 """Options that name a program, pass variables of the environment to it, or run it outside of the sandbox."""
@@ -33,13 +33,14 @@ _PLACES = (
     "models.judge_calibration",
 )  # fmt: skip
 _MODELS = ("models.target_model", "models.optimizer_model", "models.judge_model")
-"""Keys that name models. Some providers (Hugging Face) accept an address as a model's name, and send the key there."""
+"""Keys that name models. Some providers (Hugging Face) accept an address as a name, and send the API key to it."""
 _ADDRESSES = ("trackers.mlflow_uri", "trackers.otel_endpoint", "hardware.ray_address")
-"""Keys that name servers, which get a run's data, and some of them a key of the environment."""
+"""Keys that name servers. These servers get a run's data; some also get an API key from the environment."""
 
 
 def check_allowed(config: Config, settings: PageSettings) -> None:
-    """Raise if a config leads out of the folders. A user of the page may use this machine's keys but nothing else."""
+    """Raise if a config leads out of the folders. Outside of these, a user of the page may use only this machine's
+    keys."""
     if problem := next(iter(problems(config, settings).items()), None):
         raise UserError(f"config: {problem[0]}: {problem[1]}")
 
@@ -58,7 +59,7 @@ def with_outputs(config: Config, folder: Path) -> Config:
 
 
 def problems(config: Config, settings: PageSettings) -> dict[str, str]:
-    """The problems of a config with the page's limits, by field."""
+    """By field: how a config violates the page's limits."""
     flat, roots, found = config.flat(), readable(settings), {}
     outside = f"is outside of {settings.reach}"
     if resolved(settings.workspace / config.env.output_root) not in settings.outputs:
@@ -89,7 +90,7 @@ def problems(config: Config, settings: PageSettings) -> dict[str, str]:
 
 
 def _unwritten(config: Config, settings: PageSettings) -> dict[str, str]:
-    """Problems by field: code, endpoints with their keys, and servers that no file in the config folders names."""
+    """Problems by field: code, endpoints with their API keys, and servers that no file in the config folders names."""
     flat, found = config.flat(), {}
     code = _code(flat, settings.workspace)
     endpoints = {role: endpoint_of(role, config) for role in _roles(config)}
@@ -133,7 +134,7 @@ def _field(flat: Settings, role: str) -> str:
 
 
 def _code(flat: Settings, workspace: Path) -> Settings:
-    """The settings that name the user's code, with its powers; empty if the config names no code."""
+    """The settings that name the user's code, and the options in `_POWERS`; empty if the config has none of them."""
     found = {key: flat[key] for key in _NAMES if ":" in str(flat.get(key))}
     found |= {key: flat[key] for key in _CODE if flat.get(key)}
     for key in _OPTIONS:
@@ -147,7 +148,8 @@ def _code(flat: Settings, workspace: Path) -> Settings:
 
 
 def _anchored(value: JsonValue, workspace: Path) -> JsonValue:
-    """A value with absolute paths for its files, to compare them; a path that leads through links stays as written."""
+    """A value with absolute paths for its files, to compare values; a path that leads through links stays as
+    written."""
     if isinstance(value, Mapping):
         return {key: _anchored(below, workspace) for key, below in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""What all handlers share: reading a request, answering in JSON, and error messages."""
+"""Functions for all handlers: they read requests, answer in JSON and write error messages."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SMALL = 2_000
 
 @dataclass(frozen=True)
 class Server:
-    """The objects that all handlers of a server share."""
+    """The objects that all handlers of a server use."""
 
     settings: PageSettings
     index: RunIndex
@@ -161,8 +161,8 @@ def number(text: str) -> int:
 
 @web.middleware
 async def explain(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer a failed request with an error. It has the message of a SkillOpt error, also of a damaged file, but no
-    details of other errors."""
+    """Answer a failed request with an error. The answer has the message of a SkillOpt error (also of one about a
+    damaged file), but no details of any other error."""
     try:
         with run_of(request).files.as_written() if "run" in request.match_info else nullcontext():
             return await handler(request)

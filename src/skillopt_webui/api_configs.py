@@ -17,7 +17,7 @@ from skillopt_webui.settings import PageSettings
 
 routes = Routes()
 _AT_RESUME = ("budget.max_usd", "budget.max_calls", "budget.max_tokens", "budget.max_minutes", "hardware.workers")
-"""Keys that the page lets a user change when a stopped run continues."""
+"""Keys that a user may change on the page when a stopped run continues."""
 
 
 class Configs(Record):
@@ -27,7 +27,7 @@ class Configs(Record):
 
 
 class LoadBody(Body):
-    """The name of a run, a config file or a template, whose config is loaded."""
+    """The name of a run, a config file or a template. Its config is loaded."""
 
     run: str = ""
     path: str = ""
@@ -83,7 +83,7 @@ def check(call: Call[CheckBody]) -> forms.CheckedConfig:
 
 
 def _checked(settings: PageSettings, yaml: str, changes: dict[str, str | None] | None = None) -> forms.CheckedConfig:
-    """Check a config, also against the limits of this page."""
+    """Check a config, and whether it keeps the limits of this page."""
     checked = forms.check(yaml, changes)
     if checked.valid and (errors := problems(forms.parse(checked.yaml), settings)):
         return checked.model_copy(update={"errors": errors, "valid": False})
@@ -118,6 +118,6 @@ def resume(call: Call[ResumeBody]) -> LaunchStatus:
         if key not in _AT_RESUME:
             raise UserError(f"{key}: cannot be changed when a run continues")
         overrides.append(f"{key}={text.strip() or 'null'}")
-    resuming = ["--resume"] if run.files.state.exists() else []  # a run that ended in its first evaluation has no state
+    resuming = ["--resume"] if run.files.state.exists() else []  # no state if it ended in its first evaluation
     title, name = f"resume {run.root.name}", run_name(call.args)
     return call.server.launches.start("train", title, yaml, [*resuming, *overrides], run=name).status(call.settings)

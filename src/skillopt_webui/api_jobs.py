@@ -45,7 +45,7 @@ class ChosenSkill(Body):
 
 
 class MeasureBody(Body):
-    """A measurement with the tasks and the target of a config file or a run."""
+    """A measurement to start, with the tasks and the target of a config file or a run."""
 
     split: str = "val"
     config: str = ""
@@ -67,8 +67,8 @@ class CompareBody(DiffBody, MeasureBody):
 
 @routes.read("/api/launches")
 def launches(call: Call[Body]) -> LaunchPage:
-    """The measurements that are running, then those that failed, each the newest first. Successful measurements are in
-    the list of results."""
+    """The measurements that are running, then those that failed; in both groups, the newest is first. Successful
+    measurements are in the list of results."""
     every = [launch.status(call.settings) for launch in call.server.launches.all()]
     shown = [status for status in every if status.kind != "train" and status.code != 0]
     return LaunchPage(launches=sorted(shown, key=lambda status: status.state != "running"))
@@ -116,7 +116,7 @@ def compare(call: Call[CompareBody]) -> LaunchStatus:
 
 
 class TryBody(Body):
-    """A version of a run with one line changed, to be measured on the items that the version fails."""
+    """A version of a run's skill with one changed line. It is to be measured on the items that the version fails."""
 
     run: str
     version: int
@@ -127,14 +127,14 @@ class TryBody(Body):
     """The new text of the line; it may have several lines."""
     split: Literal["train", "val"] = "train"
     start: bool = False
-    """False if only the cost is asked for; True starts the measurement."""
+    """If true, start the measurement; if false, only return its cost."""
 
 
 class TrialCost(Record):
     items: int
     rollouts: int
     usd: float | None
-    """The estimated dollars, by the cost of the run's rollouts; None if a price is unknown."""
+    """The estimated dollars, calculated from the cost of the run's rollouts; None if a price is unknown."""
     launch: LaunchStatus | None = None
 
 
@@ -175,8 +175,8 @@ def _edited(skill: Skill, wish: TryBody) -> Skill:
 
 
 def _failing(run: Run, version: int, split: str) -> list[str]:
-    """The items of a split that scored below one half when last measured: under this version, or under the newest
-    earlier version, because not every version is measured on every item."""
+    """The items of a split that scored below one half with this version. An item that was not measured with this
+    version is judged by the newest earlier version with which it was measured."""
     table = run_items(run)
     name = f"v{version}"
     upto = table.columns.index(name) + 1 if name in table.columns else 0
@@ -223,7 +223,8 @@ def _skill(settings: PageSettings, chosen: ChosenSkill | None) -> tuple[str, str
 
 
 def _config(settings: PageSettings, wish: MeasureBody) -> tuple[str, list[str]]:
-    """The text of the config (a file's or a run's), and overrides that put the results below the output folders."""
+    """The text of a file's or a run's config, and overrides with which the results are stored below the output
+    folders."""
     if wish.run:
         run = find_run(settings, wish.run)
         return run_config(run, settings), [f"env.output_root={quoted(str(run.root.parent.parent))}"]

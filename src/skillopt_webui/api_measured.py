@@ -31,7 +31,7 @@ class MeasuredRow(Record):
     kind: str
     changed: float
     result: items.Result
-    """The measurement's record, without its lists of items."""
+    """The record of the measurement. Its lists of items are left out."""
 
 
 class MeasuredList(Record):
@@ -49,7 +49,7 @@ class MeasuredPage(Record):
 
 @routes.read("/api/measured")
 def measured(call: Call[Body]) -> MeasuredList:
-    """All measurements, the newest first."""
+    """All measurements below the output folders, the newest first."""
     rows = []
     for count, root in enumerate(call.settings.outputs):
         for kind, file in RESULTS.items():

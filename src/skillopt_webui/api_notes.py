@@ -23,7 +23,7 @@ class LabelsBody(Body):
 
 
 class CommentBody(Body):
-    """A comment on an `item` or a `line`. Only the last comment on each counts."""
+    """A comment on an `item` or a `line`. Only the last comment on the same item or line is used."""
 
     kind: str = ""
     about: str = ""

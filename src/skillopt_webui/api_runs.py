@@ -26,7 +26,7 @@ routes = Routes()
 
 
 class Same(Record):
-    """The answer if the table of runs has not changed."""
+    """The answer if the table of runs has not changed since the last request."""
 
     same: bool = True
 
@@ -46,7 +46,7 @@ class FoundItems(Record):
 class ShownConflict(FiledConflict):
     status: str
     trajectories: dict[str, items.ItemRow]
-    """The first trajectories that each side cites, by id."""
+    """Trajectories by id: for each side of the conflict, the first ones that it cites."""
     choice: str
 
 
@@ -141,7 +141,7 @@ def trajectory(call: Call[Body]) -> view.ShownRollout:
 
 
 def conflicts(run: Run) -> Conflicts:
-    """The conflicts, each with the first trajectories of both sides."""
+    """The conflicts. Each has the first trajectories that its two sides cite."""
     shown, decided = [], run.decisions
     for conflict in run.conflicts:
         rollouts = {rollout.id: rollout for rollout in run.batch_trajectories(conflict.step)}
@@ -175,7 +175,7 @@ def events(call: Call[Body]) -> EventPage:
 
 @routes.get(RUN + "/report")
 async def report(request: web.Request) -> web.Response:
-    """The report as a separate page, in which no script runs and which has no rights of this site."""
+    """The report as a separate page. No script runs in it, and it has no rights of this site."""
     run = run_of(request)
     policy = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
     headers = {"Content-Security-Policy": policy}
@@ -216,7 +216,7 @@ READ: dict[str, Callable[[Run], BaseModel]] = {
     "/conflicts": conflicts,
     "/config": lambda run: ConfigText(yaml=run.text(run.files.config_yaml)),
 }
-"""The functions for addresses that need only a run's files, by the end of the address."""
+"""Functions that need only a run's files, by the end of their address."""
 
 
 @routes.read(RUN + f"{{what:{'|'.join(READ)}}}")

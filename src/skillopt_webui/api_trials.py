@@ -38,7 +38,7 @@ class Trials(Record):
     title: str
     changed: float
     says: list[str]
-    """The sentences of the command on the result."""
+    """The sentences in which the command says the result."""
     rows: list[TrialLine]
     mean: TrialLine | None = None
 
@@ -64,7 +64,8 @@ def _trials(number: int, root: Path, path: Path) -> Trials:
     place = f"{number}/{kind}/{benchmark}/{name}"
 
     def run_at(written: str) -> str:
-        """The id of a trial's run in this output folder, which may have been moved; empty if the run is gone."""
+        """The id of a trial's run, which is searched in this output folder because the folder may have been moved;
+        empty if the run is gone."""
         parts = Path(written).parts[-2:]
         there = len(parts) == 2 and all(map(plain_name, parts)) and root.joinpath(*parts).is_dir()
         return f"{number}/{parts[0]}/{parts[1]}" if there else ""

@@ -31,7 +31,7 @@ def stamp(path: Path | str) -> Stamp | None:
 
 
 def readable(make: Callable[[], T]) -> T | None:
-    """The result of `make`; None if a file is missing or damaged."""
+    """Call `make` and return its result; None if a file that it reads is missing or damaged."""
     try:
         return make()
     except (OSError, SkillOptError, *ALTERED):

@@ -1,4 +1,4 @@
-"""Makes the form from the config's schema, and converts between the form and its YAML; the browser does not."""
+"""Makes the form from the config's schema, and converts between the form and YAML. (The browser does neither.)"""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ env: {name: qa, benchmark: my-tasks, data: data/tasks.jsonl}
 budget: {max_usd: 2}
 """,
 }
-"""Configs to start from in a folder without configs; the first template needs neither a key nor data."""
+"""Configs with which to start in a folder without configs. The first of them needs neither an API key nor data."""
 
 
 class FormField(Record):
@@ -93,7 +93,8 @@ _LIMITS = {"ge": "min", "le": "max", "gt": "above", "lt": "below"}
 
 @cache
 def schema() -> list[FormSection]:
-    """The sections of the form. Made once: it parses sources, which Python 3.11 cannot do in two threads at once."""
+    """The sections of the form. Made only once: it parses source files, and Python 3.11 cannot do that in two threads
+    at the same time."""
     defaults = Config().model_dump(mode="json")
     return [FormSection(name=name, fields=list(_fields(name, type(keys), defaults[name]))) for name, keys in Config()]
 
@@ -158,8 +159,8 @@ def dump(tree: Mapping[str, JsonValue]) -> str:
 def check(text: str, changes: Mapping[str, str | None] | None = None) -> CheckedConfig:
     """Check a config after `changes` to single fields.
 
-    A change is the typed text; null removes the key, so that its default is used. YAML that cannot be read is not
-    changed.
+    A change is the typed text; null removes the key, so that its default is used. If the YAML cannot be read, it is
+    returned unchanged.
     """
     try:
         tree = _tree(text)
@@ -182,7 +183,7 @@ def check(text: str, changes: Mapping[str, str | None] | None = None) -> Checked
 
 
 def _as_json(value: object, depth: int = 0) -> JsonValue:
-    """A value of YAML as JSON; a value that JSON does not have becomes text."""
+    """Convert a value from YAML to JSON. If JSON has no such value, it becomes text."""
     if isinstance(value, dict | list) and depth < _DEEPEST:
         if isinstance(value, list):
             return [_as_json(below, depth + 1) for below in value]
@@ -235,7 +236,7 @@ def _errors(tree: Settings) -> tuple[dict[str, str], str]:
 
 
 def _field_of(dotted: str) -> str | None:
-    """The field that an error belongs to; the error may be deeper inside the field's value."""
+    """The field to which an error belongs; the error itself may be deeper inside the field's value."""
     parts = dotted.split(".")
     return next((".".join(parts[:n]) for n in range(len(parts), 1, -1) if ".".join(parts[:n]) in KINDS), None)
 
@@ -277,7 +278,8 @@ def _set(tree: Settings, dotted: str, raw: str | None) -> None:
 
 
 def _typed(field: FormField, raw: str) -> JsonValue:
-    """The typed text as a value of the field's type. A text that does not fit stays text, and the check reports it."""
+    """The typed text as a value of the field's type. If the text does not fit the type, return it as it is: the check
+    then reports the error."""
     if field.kind in {"text", "choice"}:
         return raw
     if raw.strip() == "" and field.nullable:

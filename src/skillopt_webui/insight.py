@@ -1,4 +1,4 @@
-"""Answers with the report's findings, which skillopt.view computes: edits by line, failures, costs."""
+"""Answers requests for findings of the report, which skillopt.view computes: edits by line, failures, costs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class BlamedSkill(Record):
     entries: dict[int, Entry]
     """The entries of the patch log, by number."""
     files: dict[int, str] = Field(default={})
-    """For a package: the names of its files, by the number of the line that shows the name."""
+    """If the skill is a package: the names of its files, each by the number of the line that shows the name."""
     worth: dict[int, AblatedPart] = Field(default={})
     """The ablation's result for each rule of the main file, by the rule's first line; empty without an ablation."""
 
@@ -61,7 +61,8 @@ def blamed(run: Run, version: int) -> BlamedSkill:
 
 @lru_cache(16)
 def _blame(run: Path, version: int, snapshot: Stamp | None) -> list[BlamedLine]:
-    """The lines of a version with their edits. Cached, because to replay the log of a long skill takes a while."""
+    """The lines of a version with their edits. Cached, because it takes a while to replay the patch log of a long
+    skill."""
     return blame_run(RunDirectory(run), version)
 
 

@@ -92,7 +92,7 @@ def _means(
     """Each item's mean score by column, and its split."""
     means: dict[str, list[float | None]] = {}
     split_of: dict[str, str] = {}
-    repeated: dict[tuple[str, int], list[float]] = {}  # few cells are repeated; a list for every cell would be slow
+    repeated: dict[tuple[str, int], list[float]] = {}  # few cells: a list for every cell would be slow
     for measured in all_measured:
         if measured.skill_hash not in column_of:
             continue
@@ -136,7 +136,8 @@ def short(text: str) -> str:
 
 
 def _newest(run: Run, all_measured: Sequence[Measurement], items: set[str]) -> dict[str, Rollout]:
-    """The newest trajectory of each item under a version. Files are read from the newest until nothing is missing."""
+    """For each item: the newest trajectory with any version of the skill. Files are read from the newest on, until no
+    item is missing."""
     versions = run.versions_by_hash
     order = sorted(
         (m for m in all_measured if m.skill_hash in versions),
@@ -157,7 +158,7 @@ def _newest(run: Run, all_measured: Sequence[Measurement], items: set[str]) -> d
 
 
 def _causes(run: Run) -> dict[str, str]:
-    """The cause that analysts named most often for each training item."""
+    """For each training item: the cause that analysts named most often."""
     paths = sorted(run.files.steps.glob("step_*/trajectories.jsonl"))
     return named_causes(run, {rollout.id: rollout.item_id for path in paths for rollout in run.trajectories(path)})
 
@@ -190,7 +191,7 @@ def _gate_row(row: ItemEvidence, rollout: Trajectory | None) -> ItemRow:
 
 
 def rollouts_of(run: Run, path: Path, item: str) -> list[Rollout]:
-    """An item's rollouts in a file. Lines that do not contain the item's id are not parsed."""
+    """An item's rollouts in a file. To save time, only lines that contain the item's id are parsed."""
     name = json.dumps(item, ensure_ascii=False).encode("utf-8", "replace")
     return [rollout for rollout in run.trajectories(path, lambda line: name in line) if rollout.item_id == item]
 
@@ -209,7 +210,7 @@ def cell(run: Run, item: str, version: int) -> Rollout:
 
 
 def bare_cell(run: Run, item: str, split: str) -> Rollout:
-    """The rollout of the target without a skill, at the end of the training."""
+    """The rollout of an item without a skill, made at the end of the training."""
     path = run.files.evaluations / f"{split}_no_skill.jsonl"
     if split in SPLITS and (rollouts := rollouts_of(run, path, item)):
         return rollouts[0]
@@ -256,7 +257,7 @@ def _trajectories(folder: Run) -> list[Trajectory]:
 
 
 def _sides(result: Result) -> dict[str, str]:
-    """The sides of a measurement: the beginning of the side's ids, and the side's name."""
+    """The names of a measurement's sides, by the text that the ids of a side's trajectories contain."""
     if isinstance(result, Comparison):
         return {"compare-base": "left", "compare-skill": "right"}
     return {"base": "base", "skill": "skill"} if isinstance(result, CheckResult) else {"eval": "score"}

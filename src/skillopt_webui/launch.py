@@ -48,11 +48,11 @@ class LaunchRecord(BaseModel):
 
 
 class WorkRecord(BaseModel):
-    """work.json: the folder that a command works in."""
+    """work.json: the folder in which a command works."""
 
     folder: str
     finished: bool = False
-    """True if the work had been finished before the command began."""
+    """True if the work was already finished before the command began."""
 
 
 class ExitRecord(BaseModel):
@@ -79,8 +79,8 @@ Model = TypeVar("Model", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Launch:
-    """The folder of a command: config.yaml, launch.json, log.txt, lock; work.json when the command has begun; exit.json
-    when it has ended."""
+    """The folder of a command. Its files: config.yaml, launch.json, log.txt, lock; work.json as soon as the command has
+    begun; exit.json as soon as it has ended."""
 
     folder: Path
 
@@ -104,7 +104,8 @@ class Launch:
         return False
 
     def worked_on_by(self, pid: int) -> bool:
-        """True if the process is the command's. The record alone is no proof: it may come from another machine."""
+        """True if this process runs the command. The record alone does not prove that, because it may come from a
+        different machine."""
         try:
             return str(self.folder).encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         except OSError:
@@ -148,7 +149,7 @@ class Launches:
     def start(self, kind: Kind, title: str, config: str, arguments: list[str], run: str | None = None) -> Launch:
         """Start a command; `arguments` follow `skillopt KIND --config <its own copy of the config>`."""
         folder = self._folder / f"{int(time.time() * 1000)}-{secrets.token_hex(4)}"
-        make_folder(self._folder.parent, private=True)  # private: other users must not read logs and configs
+        make_folder(self._folder.parent, private=True)  # private, because other users must not read logs and configs
         folder.mkdir(parents=True)
         write_atomic(folder / "config.yaml", config)
         # -P: do not import Python files from the folder
@@ -189,7 +190,7 @@ class Launches:
         self._children = {name: child for name, child in self._children.items() if child.poll() is None}
 
     def stop(self, launch: Launch) -> None:
-        """End a command that is not a training. Replies that it paid for are in its journal."""
+        """End a command that is not a training. Replies that were paid for stay in the command's journal."""
         pid, child = launch.record().pid, self._children.get(launch.folder.name)
         if launch.running() and (child.pid == pid if child else launch.worked_on_by(pid)):
             _signal(pid, signal.SIGTERM)
@@ -203,7 +204,8 @@ class Launches:
 
 
 def pause(run: Path) -> None:
-    """Stop a run as Ctrl-C does: no new call starts, replies of calls in flight are kept, the run can be resumed."""
+    """Stop a run as Ctrl-C does: no new call starts, the replies to calls in flight are kept, and the run can be
+    resumed."""
     _signal(_worker(run), signal.SIGTERM)
 
 

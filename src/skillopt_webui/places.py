@@ -1,4 +1,4 @@
-"""Turns names from the browser into files, but only into files under the page's folders."""
+"""Finds the files that the browser names, but only files under the page's folders."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def plain_name(name: str) -> bool:
 
 
 RESULTS = {"evaluations": "eval_summary.json", "comparisons": "comparison.json", "checks": "check.json"}
-"""Kinds of measurements outside of a training, by folder, each with the name of its result file."""
+"""For measurements outside of a training: the name of the result file, by the folder of each kind of measurement."""
 
 
 class NotThereError(UserError):
-    """A file or run does not exist, or is outside of the folders; the answer does not say which."""
+    """A file or run does not exist, or is outside of the folders. The answer does not say which of the two is true."""
 
 
 def find_run(settings: PageSettings, run_id: str) -> Run:
-    """The run with an id (`0/sim/2026-11-17_22-40-05_seed42-1a2b3c4d`): output folder's number, benchmark, run. A run
-    that contains links, pipes or devices is not opened."""
+    """The run with an id such as `0/sim/2026-11-17_22-40-05_seed42-1a2b3c4d`: the number of the output folder, the
+    benchmark, the run. A run that contains links, pipes or devices is not opened."""
     parts = run_id.split("/")
     if len(parts) != 3 or not re.fullmatch(r"\d{1,4}", parts[0]) or int(parts[0]) >= len(settings.outputs):
         raise NotThereError(f"no run '{run_id}'")
@@ -128,7 +128,8 @@ def find_config(settings: PageSettings, name: str) -> Path:
 
 
 def config_files(settings: PageSettings) -> Iterator[Path]:
-    """The YAML files of the config folders, which the user trusts with code, keys and servers; no files of runs."""
+    """The YAML files of the config folders, without files of runs. The user trusts these files: they may name code,
+    keys and servers."""
     for folder in settings.configs:
         if folder.is_dir():
             found = (p for p in folder.rglob("*.y*ml") if p.suffix in {".yaml", ".yml"} and fits(p, [folder]))
@@ -136,7 +137,7 @@ def config_files(settings: PageSettings) -> Iterator[Path]:
 
 
 def _of_a_run(path: Path, root: Path) -> bool:
-    """True if the file is in a run: the root itself, or a run that was copied below it."""
+    """True if the file is in a run: in the root if that is a run, or in a run that was copied below the root."""
     above = [folder for folder in path.parents if folder.is_relative_to(root)]
     return any((folder / name).exists() for folder in above for name in _OF_A_RUN)
 
@@ -149,7 +150,7 @@ def listed_configs(settings: PageSettings) -> Iterator[Path]:
 
 
 def _configs_below(root: Path, without: set[Path]) -> Iterator[Path]:
-    """The configs below a folder, without those in hidden folders, links, runs and packages of other programs."""
+    """The configs below a folder, except those in hidden folders, links, runs, and packages of other programs."""
     for place, folders, files in os.walk(root):
         here = Path(place)
         if _OF_A_RUN.intersection(files):
@@ -167,7 +168,8 @@ def _configs_below(root: Path, without: set[Path]) -> Iterator[Path]:
 
 
 def _is_config(path: Path) -> bool:
-    """True if a YAML file has SkillOpt's sections and no other keys; other programs have YAML files as well."""
+    """True if a YAML file has SkillOpt's sections and no other keys. The YAML files of other programs have other
+    keys."""
     if path.is_symlink() or not path.is_file() or path.stat().st_size > _LARGEST:
         return False
     try:

@@ -31,7 +31,7 @@ from skillopt_webui.forms import parse
 from skillopt_webui.settings import PageSettings
 
 PATIENCE = 120
-"""Seconds after which a question has failed; a data set may be large, an endpoint slow."""
+"""Seconds after which a question fails. Many, because a data set may be large or an endpoint slow."""
 SHOWN = 5
 """The maximum number of items of each split that a preview shows."""
 
@@ -41,7 +41,8 @@ class Answer(RootModel[dict[str, JsonValue]]):
 
 
 class Questions:
-    """Asks questions in separate processes, at most two at a time, because each loads a data set."""
+    """Asks questions in separate processes. At most two processes run at the same time, because each of them loads a
+    data set."""
 
     def __init__(self, settings: PageSettings) -> None:
         self._settings = settings
@@ -69,7 +70,7 @@ class Questions:
                         child.kill()
                     await child.wait()
         try:
-            answer = Answer.model_validate_json(out.strip().rpartition(b"\n")[2])  # a data set's code may print
+            answer = Answer.model_validate_json(out.strip().rpartition(b"\n")[2])  # the code of a data set may print
         except ValidationError:
             last = complaint.decode("utf-8", "replace").strip().rpartition("\n")[2]
             raise UserError(f"the question failed: {redact(last) or 'no answer'}") from None

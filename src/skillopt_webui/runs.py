@@ -1,4 +1,4 @@
-"""Makes the table of all runs under the output folders; fast for thousands of runs."""
+"""Makes the table of all runs under the output folders, and is fast even for thousands of runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ POINTS = 48
 """The maximum number of points of a small curve."""
 _WORK = ("config.json", "summary.json", "events.jsonl", "journal.sqlite", "journal.sqlite-wal")
 _FILES = (*_WORK, "run.lock", "labels.json")
-"""Files that a run's row depends on. Files that are not in `_WORK` may change while no process works on the run."""
+"""Files on which a run's row depends. If no process works on the run, only files that are not in `_WORK` may change."""
 Files = dict[str, os.stat_result]
 
 
@@ -48,7 +48,7 @@ class RunLine(RunRow):
     word: str = ""
     """The status in a word for people, or what the run waits for."""
     since: float | None = None
-    """The time at which a running run would have begun if it had not been interrupted, in seconds since 1970."""
+    """For a running run: the current time minus the seconds that the run has worked so far, as seconds since 1970."""
     group: str = ""
     """A key that runs share if they differ only in their seed."""
 
@@ -72,7 +72,7 @@ class Experiment(Record):
 
     rows: list[RunLine]
     keys: list[str]
-    """Settings in which the runs differ."""
+    """The settings in which the runs of the table differ."""
     groups: dict[str, SeedGroup]
     stamp: str = ""
     """A stamp that changes when anything in the table changes."""
@@ -104,7 +104,7 @@ class RunIndex:
 
     def table(self) -> Experiment:
         """The table of runs, made again only when a row has changed."""
-        with self._making:  # a second request waits until the first has read the files
+        with self._making:  # a second request waits until the first one has read the files
             rows = self.rows()
             if self._last and self._last[0] == rows:
                 return self._last[1]
@@ -115,7 +115,7 @@ class RunIndex:
             return self._last[1]
 
     def sparks(self, names: Sequence[str]) -> dict[str, list[Point]]:
-        """Points of the validation score over the steps, at most `POINTS` for each run."""
+        """For each run: points of the validation score over the steps, at most `POINTS`."""
         return {name: line for name in names[:200] if (line := self._spark(name)) is not None}
 
     def _spark(self, name: str) -> list[Point] | None:

@@ -22,20 +22,19 @@ from skillopt_webui.settings import LOOPBACK_NAMES, PageSettings, is_loopback
 
 COOKIE = "skillopt_session"
 HEADER = "X-SkillOpt"
-"""A header that another site's page may send only if the server allows it; this server never does."""
+"""A header that a different site's page may send only if the server allows it. This server never allows it."""
 GUESS_PAUSE = 0.5
-"""Seconds between the first wrong token from an address and the check of its next token; doubled each time."""
+"""Seconds from the first wrong token of an address to the check of its next token. Each wrong token doubles them."""
 LONGEST_PAUSE = 5.0
-"""The maximum number of seconds that a token waits, so that a user with the right token gets in while another program
-guesses."""
+"""The maximum number of seconds that a token waits. So a user with the right token gets in while a program guesses."""
 _WAITING = 5
-"""The maximum number of tokens of one address that may wait at the same time; further tokens are refused."""
+"""The maximum number of tokens from one address that may wait at the same time; further tokens are refused."""
 _REMEMBERED = 600.0
 """Seconds after which a wrong token is forgotten."""
 _ADDRESSES = 10_000
 """The maximum number of addresses that are remembered."""
 OPEN = ("/", "/api/login", "/api/session")
-"""Paths that need no token; the page's own scripts and styles need none either."""
+"""Paths that need no token. The page's own scripts and styles do not need a token either."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -69,8 +68,9 @@ class _Guesser:
 class Door:
     """Admits requests that have the token, or the cookie that a login with the token returned.
 
-    A token is compared only after the pause of its address, and few tokens of an address may wait. So many connections
-    guess hardly faster than a single one. A cookie is too long to guess, so requests with a cookie never wait.
+    A token is checked only after the pause of its address, and only a few tokens from one address may wait. So with
+    many connections a program guesses hardly faster than with one. Requests with a cookie never wait, because a cookie
+    is too long to guess.
     """
 
     def __init__(self, settings: PageSettings) -> None:
@@ -108,7 +108,8 @@ class Door:
         return False
 
     async def _turn(self, address: str) -> None:
-        """Wait until a token from this address may be checked: one token after the other, each for a limited time."""
+        """Wait until a token from this address may be checked. Tokens are checked one by one; each waits a limited
+        time."""
         now, guesser = time.monotonic(), self._guessers.get(address)
         if guesser is None or now - guesser.last > _REMEMBERED:
             self._guessers.pop(address, None)
@@ -160,8 +161,8 @@ async def refusal(request: web.Request, settings: PageSettings, door: Door) -> t
 
 
 def host_allowed(host: str, settings: PageSettings) -> bool:
-    """True if the page may be served under a host name. Refuses names that other sites could point at this machine; any
-    port is allowed."""
+    """True if the page may be served under a host name. False for names that other sites could point at this machine.
+    Any port is allowed."""
     name = _host_name(host)
     if name in settings.allowed_hosts or name in LOOPBACK_NAMES or name.strip("[]") == settings.host.lower():
         return True
@@ -187,7 +188,7 @@ def _session(settings: PageSettings) -> str:
 
 
 def _network(address: str) -> str:
-    """The IPv4 address, or the network of an IPv6 address: one machine can have all addresses of such a network."""
+    """The IPv4 address, or an IPv6 address's network, because one machine can have all addresses of such a network."""
     try:
         known = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -20,21 +20,21 @@ class PageSettings:
     workspace: Path
     """The folder in which runs start; relative paths in configs begin here."""
     outputs: tuple[Path, ...]
-    """Folders of runs; the first also keeps the page's own records, below `.webui`."""
+    """Folders of runs. The first folder also has the page's own records, below `.webui`."""
     configs: tuple[Path, ...]
     """Folders of configs."""
     searched: Path | None = None
-    """A further folder below which configs are searched for; None to search no further folder."""
+    """One more folder below which configs are searched for; None if there is no such folder."""
     data: tuple[Path, ...]
     """Folders that a config may name for data, skills and prompts."""
     host: str = "127.0.0.1"
     port: int = PORT
     token: str = field(default="", repr=False)
-    """The token for the login; empty, only with a loopback address, if no token is needed."""
+    """The token for the login; empty if no token is needed (only with a loopback address)."""
     allowed_hosts: tuple[str, ...] = ()
     """Further names by which a browser may reach the page."""
     reach: str = "the page's folders; start it with --data FOLDER"
-    """The name of the folders in errors, and how to add a folder."""
+    """A text for errors: the name of the folders, and how to add a folder."""
 
     @property
     def records(self) -> Path:
@@ -52,10 +52,10 @@ def make_settings(
     token: str = "",
     allowed_hosts: list[str] | None = None,
 ) -> PageSettings:
-    """Make settings. The defaults are the workspace's folders `outputs` and `configs`, and for data and further configs
-    the workspace itself.
+    """Make settings. By default, runs are in the workspace's folder `outputs` and configs in its folder `configs`; data
+    and more configs may be anywhere in the workspace.
 
-    An address that other machines can reach always needs a token; without one, a random token is made.
+    An address that other machines can reach always needs a token. If none is given, a random token is made.
     """
     workspace = workspace.resolve()
     if token and len(token) < 12:

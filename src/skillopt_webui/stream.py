@@ -27,10 +27,10 @@ class Working(Record):
 
 
 async def stream(request: web.Request, run: Run) -> web.StreamResponse:
-    """Send `event` for each new line after `offset`, `pulse` and `figures` when they change, and `state` when a process
-    begins or ends its work on the run.
+    """Send the message `event` for each new line after `offset`, `pulse` or `figures` if these have changed, and
+    `state` if a process began or ended its work on the run.
 
-    The id of an event is the offset after it, at which a browser that reconnects continues.
+    The id of an event is the offset after the event. A browser that reconnects continues at this offset.
     """
     offset = _offset(request)
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})

@@ -45,7 +45,7 @@ class Figures(Record):
 
 
 def figures(run: Run) -> Figures:
-    """The figures from the journal and the summary. While a process works on the run, the time goes on."""
+    """The figures from the journal and the summary. While a process works on the run, the seconds grow."""
     paid, summary, now = paid_now(run), readable(lambda: run.summary), live(run) if holder(run.root) else None
     roles = [paid.of(role) for role in paid.roles]
     costs = [role.usd for role in roles if role.usd is not None]
@@ -61,7 +61,7 @@ def figures(run: Run) -> Figures:
 
 
 def began(run: Run, summary: Summary | None, now: Live) -> float:
-    """The time at which a running run would have begun if it had not been interrupted, in seconds since 1970."""
+    """The current time minus the seconds that the run has worked so far, over all sessions, as seconds since 1970."""
     return run.files.summary.stat().st_mtime - summary.seconds if summary else now.time - now.spent["minutes"][0] * 60
 
 
@@ -80,7 +80,7 @@ class Overview(Record):
     live: Live | None
     figures: Figures
     human_paced: bool
-    """True if a person or an agent answers as the optimizer, so that waiting says nothing about the run."""
+    """True if a person or an agent answers as the optimizer. Then a long wait does not mean a problem."""
     events: int
     """The size of events.jsonl in bytes."""
     started: EventRow | None
@@ -156,7 +156,7 @@ def live(run: Run) -> Live | None:
 
 
 def _started(run: Run) -> EventRow | None:
-    """The event of the run's newest start, which has the number of steps and the sizes of the splits."""
+    """The event of the run's newest start. It has the number of steps and the sizes of the splits."""
     starts = [event for event in run.event_rows(400_000) if event["kind"] == "run_started"]
     event = starts[-1] if starts else next((event for _, event in run.events_after(0)), None)
     return {key: value for key, value in event.items() if key != "path"} if event else None
@@ -202,7 +202,7 @@ class Exchanges(Record):
 
 
 def exchanges(run: Run, number: int) -> Exchanges:
-    """The requests to the optimizer in a step, and in the end of an epoch after it, with the replies."""
+    """The requests to the optimizer, with the replies: those of a step, and those of an epoch's end right after it."""
     end = run.epoch_end(number)
     return Exchanges(exchanges=run.exchanges(number, end.epoch if end else None))
 
@@ -233,7 +233,7 @@ class ShownRollout(Record):
     version: int | None = None
     """The version of the skill; None for a candidate that did not become a version."""
     absent: str = ""
-    """The reason why there is no trajectory. This is not an error: evaluations may keep only scores."""
+    """The reason why there is no trajectory. This is not an error, because evaluations may keep only scores."""
 
 
 def trajectory(run: Run, name: str) -> ShownRollout:

@@ -1,1 +1,1 @@
-"""Readers of sessions, traces and evals from each kind of source."""
+"""Readers of sessions, traces and evals: one for each kind of source."""

@@ -1,4 +1,4 @@
-"""Transcripts of coding agents: for each agent, its folder and a reader of its lines.
+"""Transcripts of coding agents: for each agent, the folder of its transcripts and a reader for their lines.
 
 A reader returns False if it does not know the form of a line. Such lines are skipped and counted.
 """
@@ -57,7 +57,7 @@ def codex(row: Any, reading: Reading) -> bool:
     kind, payload = row.get("type"), row.get("payload")
     if kind == "session_meta":
         if reading.forked:
-            return True  # in a copied session, the head of the original
+            return True  # in a copied session, this is the head of the original
         source = at(payload, "source")
         reading.forked = bool(at(payload, "forked_from_id"))
         reading.name(at(payload, "id"))
@@ -192,7 +192,7 @@ AGENTS = {
         by_project="projects",
     ),
 }
-"""The coding agents, by name. OpenCode, which has a file for each message, is in opencode.py."""
+"""The coding agents, by name. OpenCode is in opencode.py, because it has a file for each message."""
 
 
 def is_subagent_file(path: Path) -> bool:

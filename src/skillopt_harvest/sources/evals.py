@@ -20,7 +20,7 @@ from skillopt_harvest.redact import Redactor
 from skillopt_harvest.sources.reading import LARGEST_FILE, session_id
 
 Eval = tuple[str, MinedCheck | None]
-"""A request and its check; instead of the check None, if SkillOpt cannot express it."""
+"""A request and its check. If SkillOpt cannot express the check, it is None."""
 
 
 def read_evals(path: Path, source: str, redactor: Redactor, skipped: Counter[str]) -> list[MinedTask]:
@@ -33,7 +33,7 @@ def read_evals(path: Path, source: str, redactor: Redactor, skipped: Counter[str
         clean = check.model_copy(
             update={"values": tuple(map(redactor, check.values)), "unwanted": tuple(map(redactor, check.unwanted))}
         )
-        if clean != check and check.kind != "rubric":  # no answer could pass the redacted check
+        if clean != check and check.kind != "rubric":  # no answer could pass a check with redacted words
             skipped["evals whose check holds a secret or personal data"] += 1
             continue
         text, name = redactor(request), session_id(path.stem[:40], redactor)
@@ -84,7 +84,7 @@ def _inspect(path: Path) -> tuple[str, Iterator[Eval]]:
 
 
 def _inspect_check(scores: Any, answers: tuple[str, ...]) -> MinedCheck:
-    """Return the check that does the same as the sample's scorer."""
+    """Return the check that is most like the sample's scorer."""
     scorer = str(next(iter(scores), "")).rpartition("/")[2] if isinstance(scores, dict) else ""
     if scorer.startswith("model_graded"):
         return MinedCheck(kind="rubric", values=(f"The answer agrees with: {' / '.join(answers)}",))

@@ -30,7 +30,7 @@ def session_files(folder: Path) -> list[Path]:
 
 
 def read_sessions(file: Path, reading: Reading, skipped: Counter[str]) -> Iterator[Reading]:
-    """Fill `reading` with one session after another, and yield it after each."""
+    """Fill `reading` with one session after another. Yield it after each session."""
     if file.suffix == ".db":
         try:
             yield from _from_database(file, reading, skipped)
@@ -51,7 +51,7 @@ def _begin(reading: Reading, info: Any) -> None:
 
 
 def _stored_parts(storage: Path, session: str) -> Iterator[Part]:
-    if not session.replace("_", "").isalnum():  # the session's id becomes a folder's name
+    if not session.replace("_", "").isalnum():  # the session's id is used as a folder's name
         return
     for message_file in sorted((storage / "message" / session).glob("*.json")):
         message = read_json(message_file)

@@ -22,14 +22,14 @@ LARGEST_FILE = 64 << 20
 LONGEST_TEXT = 6000
 """The maximum number of characters of a turn that are stored."""
 _ENOUGH = 3 * LONGEST_TEXT
-"""The number of characters after which no more text is added to a turn, before redaction."""
+"""If the text of a turn has this many characters before redaction, no more text is added to it."""
 LONGEST_TOOL = 400
 MOST_TOOLS = 40
 """The maximum number of tool calls of a turn that are stored."""
 MOST_TURNS = 400
 """The maximum number of turns of one part of a session. A longer session is split into parts."""
 OVERLAP = 4
-"""The number of turns that a part shares with the part before: a correction needs the request before it."""
+"""The number of turns that a part repeats from the end of the previous part: a correction needs its request."""
 _INJECTED = re.compile(
     r"<(?:environment_context|user_instructions|system-reminder|permissions|skill|turn_aborted|task-notification"
     r"|teammate-message|bash-)|# AGENTS\.md"
@@ -37,7 +37,7 @@ _INJECTED = re.compile(
 _TAGS = re.compile(r"<system-reminder>.*?</system-reminder>|</?user_query>|<timestamp>.*?</timestamp>", re.DOTALL)
 _COMMAND = re.compile(r"<(?:command-name|command-message|local-command)|Caveat: |\[Request interrupted")
 _SKILL_FILE = re.compile(r"skills/([\w-]{1,64})/SKILL\.md\b")
-"""The path of a skill's file: some agents load a skill by reading this file."""
+"""Matches the path of a skill's file: some agents load a skill by reading this file."""
 _MAIN = ("command", "cmd", "file_path", "filePath", "path", "absolute_path", "skill", "pattern", "url", "query")
 
 
@@ -93,7 +93,7 @@ class Reading:
     moment: str = ""
     """The time of the line that is being read, as the transcript has it."""
     message: tuple[str, int, int] = ("", 0, 0)
-    """The id of the last message, and the numbers of texts and of tool calls in its turn before it."""
+    """The last message's id, and the numbers of texts and of tool calls that its turn had before this message."""
 
     @property
     def facts(self) -> SessionFacts:
@@ -141,7 +141,8 @@ class Reading:
             turn.tools.append(self.redactor.shortened(f"$ {name}: {shown}", LONGEST_TOOL))
 
     def begin(self, message: Any, role: Literal["user", "assistant"]) -> None:
-        """Begin a message. If it has the id of the last message, it replaces that message: it is a longer version."""
+        """Begin a message. If it has the id of the last message, it is a longer version of that message and replaces
+        it."""
         texts, tools = (self.now.texts, self.now.tools) if self.now and self.now.role == role else ([], [])
         if message and message == self.message[0]:
             del texts[self.message[1] :], tools[self.message[2] :]
@@ -149,7 +150,7 @@ class Reading:
             self.message = (str(message or ""), len(texts), len(tools))
 
     def _turn(self, role: Literal["user", "assistant"]) -> TurnInPieces:
-        """Return the turn that a new piece of this role belongs to."""
+        """Return the turn to which a new piece of text by this role belongs."""
         if self.now and self.now.role != role:
             self.close()
         self.now = self.now or TurnInPieces(role, self.position.line, self.position.line, self.moment)
@@ -174,13 +175,13 @@ class Reading:
         self.now = None
 
     def part(self) -> AgentSession:
-        """Return the turns that have ended, as a part of the session. The next part repeats the last of these turns."""
+        """Return the turns that have ended, as a part of the session. The next part repeats the last of them."""
         session = AgentSession(source=self.source, id=self.id, turns=tuple(self.turns), **dict(self.facts))
         self.turns = self.turns[-OVERLAP:]
         return session
 
     def whole(self) -> AgentSession:
-        """End the current turn, and return the session as far as it was read."""
+        """End the current turn, and return the rest of the session as far as it was read."""
         self.close()
         return self.part()
 
@@ -193,8 +194,8 @@ def session_id(text: str, redactor: Redactor) -> str:
 
 
 def json_lines(path: Path, start: Position, skipped: Counter[str]) -> Iterator[tuple[Position, Any]]:
-    """Yield the JSON objects of a file, each with its line's position. An incomplete last line is still being written:
-    it is left for the next read. Lines that are too long or not objects are skipped and counted."""
+    """Yield the JSON objects of a file, each with its line's position. If the last line is incomplete, it is still
+    being written, and is left for the next read. Lines that are too long or not objects are skipped and counted."""
     with open_regular(path) as file:
         file.seek(start.offset)
         offset, number = start.offset, start.line
@@ -224,7 +225,7 @@ def json_lines(path: Path, start: Position, skipped: Counter[str]) -> Iterator[t
 
 
 def _rest_of_line(file: BinaryIO) -> int | None:
-    """Read to the end of a line that is too long, and return the number of bytes; None if the file ends first."""
+    """Read the rest of a line that is too long, and return its number of bytes; None if the file ends first."""
     length = 0
     while more := file.readline(1 << 20):
         length += len(more)

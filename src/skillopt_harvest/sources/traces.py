@@ -16,7 +16,8 @@ from skillopt_harvest.redact import Redactor
 from skillopt_harvest.sources.reading import Position, Reading, json_lines
 
 MOST_OPEN = 500
-"""The maximum number of sessions that are open at once, since exports list spans only roughly by time."""
+"""The maximum number of sessions that are open at the same time. Several are open because exports sort spans only
+roughly by time."""
 
 
 class TracedExchange(Record):
@@ -76,7 +77,7 @@ TRACES: dict[str, Callable[[Any], TracedExchange | None]] = {
 
 
 def read_traces(path: Path, source: str, redactor: Redactor, skipped: Counter[str]) -> Iterator[AgentSession]:
-    """Yield the sessions of an export. The line of an exchange is the line of its span."""
+    """Yield the sessions of an export. The line number of an exchange is that of its span."""
     adapter, open_sessions = TRACES[source], OrderedDict[str, Reading]()
     for position, row in json_lines(path, Position(), skipped):
         try:
@@ -115,7 +116,8 @@ def _value(attributes: Any, name: str) -> Any:
 
 
 def _messages(attributes: Any, names: tuple[str, ...]) -> str:
-    """Return the last message's text. Messages are a list, its JSON, or keys such as `…messages.0.message.content`."""
+    """Return the text of the last message. The messages are a list, JSON of a list, or keys such as
+    `…messages.0.message.content`."""
     for name in names:
         value = _value(attributes, name)
         if value is not None:
