@@ -14,7 +14,7 @@ _WEIGHTS = {
     "word": 1.0, "number": 1.0, "line": 1.0, "spaces": 0.7, "underscore": 0.3, "korean": 0.6, "wide": 0.7,
     "letter": 0.33, "signs": 0.9,
 }  # fmt: skip
-"""The tokens of each type of piece: wide ones are Chinese, Japanese and emoji; letters are all other scripts."""
+"""The tokens of each type of piece: `wide` is Chinese, Japanese and emoji; `letter` is all other scripts."""
 _SHORT_WORD = 7
 """The maximum number of letters of a word that is one token; every nine further letters are one more token."""
 

@@ -36,7 +36,7 @@ def reopen(
     Return the new phase if there are more epochs. The run is open again as soon as the state is written."""
     if state.status != "finished":
         return None
-    stale, state.stale_steps = state.stale_steps, 0  # an extended run begins with full patience
+    stale, state.stale_steps = state.stale_steps, 0  # an extended run counts steps without gain from 0
     extends = state.phases[-1].epochs < config.train.num_epochs and not why_over(state, config)
     summary = Run(run).summary
     unread = config.evaluation.test and summary is not None and summary.best.test is None

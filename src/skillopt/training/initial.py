@@ -42,8 +42,8 @@ def initial_of(config: Config) -> Skill:
 
 
 def read_initial(path: str, where: str = "train.init_skill") -> Skill:
-    """Read the initial skill; if the path or the file is empty, the skill is empty. `where` is the config key in
-    errors."""
+    """Read the initial skill; if the path or the file is empty, the skill is empty. `where` is the config key that
+    errors name."""
     if not path:
         return Skill("")
     file = shipped(path)

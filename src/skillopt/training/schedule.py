@@ -1,4 +1,4 @@
-"""How the learning rate (edits per step) falls over a run."""
+"""How the learning rate (edits per step) changes over a run."""
 
 from __future__ import annotations
 

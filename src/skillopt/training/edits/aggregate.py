@@ -1,8 +1,8 @@
 """Aggregate: merges the proposed edits of a step, so each idea occurs once, and flags edits that contradict each other.
 
-The optimizer merges edits of several requests by meaning, level by level. Its merged edits are checked. An edit that
-says what no proposal said, or that cannot be applied, is not used; the proposals that it should replace stay. If a
-reply is lost, nothing is merged.
+The optimizer merges edits of several requests by meaning, level by level. Its merged edits are checked. A merged edit
+that says something that no proposal says, or that cannot be applied, is not used; then the proposals that it should
+replace stay. If a reply is lost, nothing is merged.
 """
 
 from __future__ import annotations

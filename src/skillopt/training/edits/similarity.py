@@ -1,7 +1,7 @@
 """Finds near-identical texts, plain contradictions and the facts of a text, from the words alone.
 
-The optimizer compares meanings (training/edits/aggregate.py). Here two texts are the same only if they differ in
-nothing but case, punctuation, list marks and words such as "the" and "please".
+The optimizer compares meanings (training/edits/aggregate.py). Here two texts are the same if they differ only in case,
+punctuation, list marks and words such as "the" and "please".
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ SOME = 0.25
 MOST = 0.5
 FEW = 0.2
 SEVERAL = 3
-"""The minimum number of failures of which a majority says something."""
+"""With fewer failures than this, a majority of them says nothing."""
 GOOD = 0.8
 """The minimum share of solved tasks that shows that the target follows the skill."""
 
