@@ -133,7 +133,8 @@ class Trainer:
         return result
 
     def interrupt(self) -> None:
-        """Stop the run cleanly, as Ctrl-C does, from a callback or another thread. `fit` then raises Stopped."""
+        """Stop the run cleanly, as Ctrl-C does. Call this from a callback or a different thread; `fit` then raises
+        Stopped."""
         self._stop()
 
     def _stop(self) -> bool:
@@ -303,7 +304,7 @@ async def replicate_async(
 @one_message
 @named_by(TrainArguments)
 def replicate(config: ConfigLike = None, *, seeds: int = 5, **arguments: Unpack[TrainArguments]) -> Replication:
-    """Train with several seeds; the other arguments are those of `Trainer`. Returns rows, means and intervals."""
+    """Train with several seeds; the other arguments are those of `Trainer`. Return rows, means and intervals."""
     return run_sync(replicate_async(config, seeds=seeds, **arguments))
 
 

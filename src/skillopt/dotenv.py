@@ -13,7 +13,7 @@ def load_dotenv(path: Path) -> None:
     if not path.is_file():
         return
     for line in path.read_text(encoding="utf-8-sig", errors="replace").splitlines():
-        if (match := _LINE.match(line)) and "\x00" not in line:  # no variable can hold a zero byte
+        if (match := _LINE.match(line)) and "\x00" not in line:  # no variable can contain a zero byte
             name, value = match.groups()
             if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
                 value = value[1:-1]

@@ -17,7 +17,7 @@ class MissingKey(UserError):  # noqa: N818 - says it all
 
 
 class Damaged(UserError):  # noqa: N818 - says it all
-    """A file of a run has changed since training wrote it. Training does not use such a file."""
+    """A file of a run is not as training wrote it. Training does not use such a file."""
 
 
 BY_HAND = "interrupted"

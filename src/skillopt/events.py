@@ -6,7 +6,7 @@
     def show(event):
         print(event.step, event.decision, event.before, event.after)
 
-The same events are in a run's `events.jsonl`. Later versions may add fields; none is removed.
+The same events are in a run's `events.jsonl`. Later versions may add fields, but no field is removed.
 """
 
 from skillopt.record.events import *  # noqa: F403

@@ -52,7 +52,7 @@ _PATH = re.compile(r"(?:~|\.{1,2})?/.*|\S*|.*\.(?:md|markdown|txt)")
 
 @dataclass(kw_only=True)
 class Inputs:
-    """The config, and the objects that were passed in because a config cannot hold them."""
+    """The config, and the objects that were passed in because a config cannot contain them."""
 
     config: Config
     env: Env | None

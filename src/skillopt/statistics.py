@@ -1,8 +1,8 @@
 """Statistics of paired measurements, by exact formulas if these exist; no other package is needed.
 
 The tests below compare two skills item by item. They assume only this: if neither skill is better, each sample of an
-item could just as well have come from the other skill. They are valid for few items, for any score between 0 and 1, and
-for items of very different difficulty.
+item is equally likely with both skills. They are valid for few items, for any score between 0 and 1, and for items of
+very different difficulty.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Installs a proposed skill, and can undo that.
 
 Before the first file is replaced, the old files are copied into the proposal's folder, and the new files are written
-beside the installed files. So a full disk leaves the installed skill as it was. SKILL.md is replaced last. If the
-process is killed between two files, run the same command again: it does the rest.
+beside the installed files. So if the disk is full, the installed skill stays as it was. SKILL.md is replaced last. If
+the process is killed between two files, run the same command again: it does the rest.
 """
 
 from __future__ import annotations

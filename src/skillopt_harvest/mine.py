@@ -138,7 +138,7 @@ def _share(a: frozenset[str], b: frozenset[str]) -> float:
 
 
 def group(corrections: Sequence[Correction]) -> list[MinedTask]:
-    """Group corrections that mean the same rule into tasks. Tasks from the most sessions come first."""
+    """Group corrections that mean the same rule into tasks. The tasks with the most sessions are first."""
     features = [_features(each) for each in corrections]
     frequency = Counter(word for each in features for word in each)
     total = len(corrections)

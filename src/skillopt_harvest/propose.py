@@ -143,7 +143,7 @@ def _evidence(summary: Summary) -> str:
 
 
 def _learned(run: Run) -> list[LearnedLine]:
-    """Return the lines that training wrote, each with the tasks behind it."""
+    """Return the lines that training wrote. Each has the tasks that led to it."""
     learned = [line for line in blame_run(run.files) if line.entry and line.text.strip()]
     entries = [line.entry for line in learned if line.entry]
     names = tasks_of(run, [trace for entry in entries for trace in entry.edit.trajectory_ids])

@@ -41,7 +41,8 @@ class SessionFacts(Record):
     headless: bool = False
     subagent: bool = False
     forked: bool = False
-    """True if the session begins with a copy of another session. The times of the copied lines differ."""
+    """True if the session begins with a copy of another session. Copied lines may have different times than the
+    originals."""
     skills: tuple[str, ...] = ()
     """Names of the skills that were loaded."""
 

@@ -80,7 +80,7 @@ def _is_random(text: str) -> bool:
 
 
 class Redactor:
-    """Removes secrets from texts, and counts what it removed by kind."""
+    """Removes secrets from texts, and counts the removed secrets by kind."""
 
     def __init__(self) -> None:
         self.removed: Counter[str] = Counter()

@@ -30,7 +30,7 @@ class Start:
     """The settings as text, except budget and hardware. Starts with the same settings continue the same run."""
     limits: dict[str, float]
     launches: int = 0
-    """The number of times that the run was launched; launches that did not begin do not count."""
+    """The number of launches of the run, without launches that did not begin."""
 
 
 class Allowances:

@@ -46,7 +46,7 @@ def check_allowed(config: Config, settings: PageSettings) -> None:
 
 
 def run_config(run: Run, settings: PageSettings) -> str:
-    """The text of a run's config, checked like every other config, because the run may come from another machine."""
+    """The text of a run's config. It is checked like all configs: the run may come from a different machine."""
     with run.files.as_written():
         text = run.text(run.files.config_yaml)
     check_allowed(with_outputs(forms.parse(text), run.root.parent.parent), settings)

@@ -119,7 +119,8 @@ class Call(Generic[B]):
 
 
 class Routes(web.RouteTableDef):
-    """Addresses, each with a function that gets a Call and returns the answer; the function runs in a thread."""
+    """Addresses. For each there is a function that gets a Call and returns the answer; the function runs in a
+    thread."""
 
     def read(self, path: str) -> Callable[[Callable[[Call[Body]], BaseModel]], None]:
         return self._serve("GET", path, Body)

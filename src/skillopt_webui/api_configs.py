@@ -37,7 +37,7 @@ class LoadBody(Body):
 class CheckBody(Body):
     yaml: str = ""
     set: dict[str, str | None] = Field(default={})
-    """The fields that changed, each with its new text."""
+    """The new texts of the changed fields, by field."""
 
 
 class QuestionBody(Body):

@@ -88,7 +88,7 @@ def stop(call: Call[Body]) -> LaunchStatus:
 
 @routes.read("/api/skills")
 def skills(call: Call[Body]) -> SkillFiles:
-    """The skill files under the data folders, without those of runs."""
+    """The skill files under the data folders, without the skill files of runs."""
     return SkillFiles(files=_skill_files(call.settings))
 
 

@@ -166,8 +166,8 @@ def decide(call: Call[DecisionBody]) -> Conflicts:
 
 @routes.read(RUN + "/events")
 def events(call: Call[Body]) -> EventPage:
-    """`count` events that contain the text `q`, the newest first, after the first `skip`; and the number of all such
-    events."""
+    """Events that contain the text `q`, the newest first: the first `skip` are left out, and at most `count` are
+    returned; and the number of all such events."""
     skip, count = call.number("skip", "0"), call.number("count", "200")
     rows, total = call.run.event_page(skip, min(count, 1000), call.args.get("q", ""))
     return EventPage(events=[view.slim(row) for row in rows], total=total)

@@ -137,8 +137,8 @@ class PairedRuns(Record):
 
 
 def paired(a: Run, b: Run) -> PairedRuns:
-    """Compare two runs on the test split if both have read it, else on validation. Raises NotThereError if no item is
-    shared."""
+    """Compare two runs on the test split if both have read it, else on validation. Raise NotThereError if the runs have
+    no common item."""
     sides = [_best_scores(run) for run in (a, b)]
     for split in ("test", "val"):
         shared = sorted(sides[0].get(split, {}).keys() & sides[1].get(split, {}).keys())

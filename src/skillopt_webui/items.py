@@ -55,7 +55,7 @@ class ItemTable(Record):
 
 
 class StepTables(Record):
-    """The items of a step's batch, and those of its gate with the scores before and after."""
+    """The items of a step's batch; and the items of the step's gate, with their scores before and after."""
 
     batch: ItemTable
     gate: ItemTable

@@ -156,7 +156,7 @@ class Launches:
         command = [sys.executable, "-P", "-m", "skillopt_webui.runner", str(folder)]
         command += [kind, "--config", str(folder / "config.yaml"), *arguments]
         with (folder / "log.txt").open("wb") as log, (folder / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # the child inherits the lock and holds it until it ends
+            fcntl.flock(lock, fcntl.LOCK_EX)  # the child process inherits the lock and keeps it until it ends
             child = subprocess.Popen(  # noqa: S603
                 command,
                 cwd=self._settings.workspace,
@@ -210,7 +210,7 @@ def pause(run: Path) -> None:
 
 
 async def stop_now(run: Path) -> None:
-    """End a run's process at once. Replies of calls in flight are lost; all earlier replies are kept."""
+    """End a run's process immediately. Replies to calls in flight are lost; all earlier replies are kept."""
     pid = _worker(run)
     for number, patience in ((signal.SIGTERM, 0.3), (signal.SIGTERM, 2.0), (signal.SIGKILL, 2.0)):
         if holder(run) != pid:

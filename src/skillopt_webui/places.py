@@ -27,7 +27,7 @@ _NOT_OURS = {"node_modules", "__pycache__", "site-packages", "venv"}
 
 
 def plain_name(name: str) -> bool:
-    """True if the name is that of one folder, not a path, and the page may open it."""
+    """True if this is the name of one folder, not a path, and the page may open the folder."""
     return bool(_NAME.match(name))
 
 

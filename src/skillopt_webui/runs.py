@@ -176,7 +176,7 @@ def experiment(rows: Sequence[RunLine]) -> Experiment:
 
 
 def _differing(configs: Sequence[Settings]) -> list[str]:
-    """The settings that some runs do not have, or have with another value."""
+    """The settings that some runs lack, or that do not have the same value in all runs."""
     first: Settings = {}
     holding: Counter[str] = Counter()
     differ: set[str] = set()

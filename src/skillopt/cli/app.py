@@ -56,7 +56,7 @@ RETIRED = {
         for option in ("--config", "-c", "--train")
     },
 }
-"""Options of earlier versions and of the original tool that no longer exist, each with what to do instead."""
+"""Options of earlier versions and of the original tool that no longer exist. For each option: what to do instead."""
 RENAMED = {
     **{(command, "--cfg-options"): "" for command in ("train", "eval")},
     ("train", "--out_root"): "env.output_root=",

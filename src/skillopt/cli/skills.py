@@ -65,7 +65,7 @@ def find_skills(named: str, project: Path, base: str, head: str) -> list[Found]:
 
 
 def _packages(folder: Path) -> list[str]:
-    """The packages in a folder that is neither a package nor a run."""
+    """The packages in a folder; none if the folder itself is a package or a run."""
     if (folder / PACKAGE).is_file() or RunDirectory(folder).config_json.exists():
         return []
     return [file.parent.as_posix() for file in sorted(folder.glob(f"*/{PACKAGE}"))]

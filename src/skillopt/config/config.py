@@ -64,7 +64,7 @@ class Config(Section):
 
     @classmethod
     def parse(cls, tree: Mapping[str, JsonValue], where: str = "config") -> Config:
-        """Return the config that nested dicts describe. Errors name the wrong key and the known key most like it."""
+        """Return the config that nested dicts describe. An error names the wrong key and the most similar known key."""
         try:
             check_values(tree)
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""Reads `skillopt.toml`: the skills of a repository, each with the config that measures it."""
+"""Reads `skillopt.toml`, which lists the skills of a repository and, for each skill, the config that measures it."""
 
 from __future__ import annotations
 

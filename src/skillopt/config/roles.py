@@ -1,4 +1,5 @@
-"""Settings of a role's model: the longest reply, the most calls at once, whether it is deterministic.
+"""Settings of the model in a role: the maximum length of a reply, the maximum number of calls at the same time, whether
+the model is deterministic.
 
 `models.targets` and `models.optimizers` have such settings by model or provider. So `--target_model` with a different
 model does not use the settings of the file's model. These settings override the file's keys for all models
@@ -112,7 +113,7 @@ def in_use(flat: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def _said_of(name: str, table: Mapping[str, Mapping[str, T]]) -> dict[str, T]:
-    """The settings that a table has for a model: those for its provider, overridden by those for the model."""
+    """The settings in a table for a model. Settings for the model itself override settings for its provider."""
     found: dict[str, T] = {}
     for key in (split_name(name)[0], name.partition("?")[0], name):
         found |= {field: value for field, value in table.get(key, {}).items() if value is not None}

@@ -110,7 +110,7 @@ def best_version(run: RunDirectory) -> tuple[Skill, int]:
 
 
 def units_of(skill: Skill) -> Iterator[Unit]:
-    """The rules of each file of a skill. A script counts as one rule."""
+    """The rules of each file of a skill. A script is treated as one rule."""
     for path in editable(skill, PARTS):
         document = Skill(skill.read(path) or "")
         where = "" if path == FILE else f"{path} "
@@ -123,7 +123,7 @@ def units_of(skill: Skill) -> Iterator[Unit]:
 
 
 def without_units(skill: Skill, units: Sequence[Unit]) -> Skill:
-    """The skill with several rules left out at once."""
+    """The skill without several rules, which are all left out together."""
     left = skill
     for path in sorted({unit.file for unit in units}):
         lines = [unit.lines for unit in units if unit.file == path and unit.lines]

@@ -23,8 +23,7 @@ Train = Callable[[Config], Awaitable[Result]]
 
 
 async def replicate(config: Config, seeds: Sequence[int], train: Train) -> Replication:
-    """Train with each seed, one after another, and write the result to `replicate.json`. Finished seeds are not
-    repeated.
+    """Train with one seed after the other, and write the result to `replicate.json`. Finished seeds are not repeated.
 
     The budget of the config is for all seeds together. Nothing is selected by test scores.
     """

@@ -1,4 +1,4 @@
-"""Decides whether a skill is better than another, no worse, or worse. Samples are taken until the verdict is sure.
+"""Decides whether a skill is better than a base, no worse, or worse. Samples are taken until the verdict is sure.
 
 This module makes no rollouts. `Trial.play` asks for samples and gets their scores, so the check, the tests and the
 simulations of bench/check.py share the same rules. The repeats are the paired gate's test.

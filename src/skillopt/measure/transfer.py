@@ -1,4 +1,4 @@
-"""Transfers a run's skill to another benchmark or target: measures it as it is, then trains it further."""
+"""Transfers a run's skill to a different benchmark or target: measures the skill as it is, then trains it further."""
 
 from __future__ import annotations
 

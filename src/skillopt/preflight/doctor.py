@@ -204,7 +204,7 @@ def _initial(config: Config, skill: Skill) -> Check:
 
 
 def _schedule(config: Config, plan: Plan, skill: Skill) -> Check:
-    """Check the schedule. A choice that differs from that of `auto` needs a reason in the notes."""
+    """Check the schedule. If it is not the one that `auto` would choose, the notes need a reason."""
     rate, patience, fix = config.optimizer.learning_rate, config.train.patience, ""
     auto, name = auto_schedule(plan.steps, skill.tokens), plan.schedule.partition(":")[0]
     if plan.schedule == auto.summary:

@@ -85,7 +85,7 @@ class Linted:
 
     @property
     def counts(self) -> str:
-        """The number of findings in words, such as `2 errors, 1 warning`; empty if there are none."""
+        """The number of findings in words, such as `2 errors, 1 warning`; empty if there are no findings."""
         levels = [finding.level for finding in self.findings]
         known = ((levels.count(level), level) for level in ("error", "warning"))
         return ", ".join(f"{count} {level}{'s' * (count > 1)}" for count, level in known if count)

@@ -24,7 +24,7 @@ _COMMON = frozenset(_COMMON_WORDS.split())
 
 
 def with_overlaps(sources: Mapping[str, Source], linted: Mapping[str, Linted]) -> dict[str, Linted]:
-    """Add to the results of lint a warning for each skill whose description is similar to that of another skill."""
+    """Add to the results of lint a warning for each skill whose description is similar to a different skill's."""
     words = {name: found for name, source in sources.items() if (found := _words(source))}
     findings: dict[str, list[Finding]] = {name: [] for name in linted}
     for a, b in combinations(sorted(words), 2):

@@ -38,7 +38,7 @@ class BlamedLine:
 
 
 def blame_run(run: RunDirectory, version: int | None = None) -> list[BlamedLine]:
-    """The lines of a run's best version, or of `version`, each with its edit. A package's lines come file by file."""
+    """The lines of a run's best version, or of `version`, each with its edit. A package's lines are sorted by file."""
     entries = read_entries(run)
     with run.as_written():
         initial = initial_skill(run, entries)

@@ -70,7 +70,7 @@ def outcome_lines(outcome: CheckOutcome) -> list[str]:
 
 
 def changed_lines(result: CheckResult, most: int = 5) -> Iterator[str]:
-    """The items that changed, losses first, each with both outputs."""
+    """The items that changed, losses first. Each item has the outputs of both skills."""
     for row in result.changed[:most]:
         name = item_name(row.item_id, row.input)
         yield f"{row.change}: {name} ({row.base.score:.2f} → {row.skill.score:.2f})"

@@ -334,7 +334,7 @@ def show_result(result: Result, console: Console) -> None:
 
 
 def next_lines(result: Result) -> list[str]:
-    """The path of the result, and the commands that most people want next."""
+    """The path of the result, and the commands that most people need next."""
     run = shlex.quote(str(result.path))
     skillopt = this_command()
     return [

@@ -54,7 +54,7 @@ _CAUSES: dict[Sign, str] = {
 }
 NO_SKILL = Skill("").hash
 REST = 3
-"""Steps without a new version after which the training counts as settled."""
+"""If this many steps have brought no new version, the training is treated as settled."""
 _SEVERAL = 3
 """The minimum number of skills that must have failed before the report doubts the task itself."""
 

@@ -153,8 +153,8 @@ def _routing(run: Run) -> dict[str, Confusion]:
 
 
 def _provenance(run: RunDirectory) -> tuple[list[Entry], dict[int, Skill], str]:
-    """The entries of the patch log, the versions that they give, and the problem with the log. An altered log has
-    no entries."""
+    """The entries of the patch log, the versions that they make, and the problem with the log. If the log was altered,
+    no entries are returned."""
     try:
         entries = list(run.patch_log.entries())
         return entries, replay(initial_skill(run, entries), entries), ""
@@ -180,7 +180,7 @@ def _changes(
 
 
 def lines_lost(entry: Entry) -> dict[str, str]:
-    """The lines that an accepted edit removed, each with the reason."""
+    """The lines that an accepted edit removed. Each has the reason that the edit names, or an empty text."""
     return lost_lines(entry.edit) if entry.kind == "edit" else {}
 
 

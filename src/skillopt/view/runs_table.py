@@ -56,7 +56,7 @@ def diff_report(a: str, b: str) -> list[str]:
 
 
 def side_of(name: str) -> _Side:
-    """A skill by the name that a person gives it: RUN, RUN@3, a file or a package's folder."""
+    """The skill that a person names: RUN, RUN@3, a file or a package's folder."""
     skill, path = skill_named(name)
     is_run = path != Path(name) and "@" not in name
     return _Side(name, skill, RunDirectory(resolve_run(Path(name))) if is_run else None)

@@ -56,7 +56,7 @@ class Position:
 
 @dataclass
 class TurnInPieces:
-    """A turn that has not ended, with its pieces as they are in the transcript."""
+    """A turn that has not ended. Its pieces are not changed yet: they are as in the transcript."""
 
     role: Literal["user", "assistant"]
     line: int
