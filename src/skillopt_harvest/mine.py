@@ -59,7 +59,7 @@ def words_of(text: str) -> frozenset[str]:
 def _stem(word: str) -> str:
     if re.fullmatch(r"\d{4}-\d\d-\d\d", word):
         return "yyyy-mm-dd"
-    if re.fullmatch(r"[a-z]{2,5}-\d+", word):  # ENG-412
+    if re.fullmatch(r"[a-z]{2,5}-\d+", word):  # such as ENG-412
         return word.partition("-")[0]
     for ending in ("ing", "ed", "es", "s"):
         if len(word) > len(ending) + 3 and word.endswith(ending) and word.isascii():

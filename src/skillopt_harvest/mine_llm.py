@@ -1,4 +1,4 @@
-"""The miner with a model: the model finds corrections in batches of sessions, then groups equal rules.
+"""The miner with a model: the model finds corrections in batches of sessions, then groups rules that mean the same.
 
 Every call goes through models/call.py: journal, limiter, budget, retry. Transcripts are JSON strings in the request, so
 their text cannot end the block around it.

@@ -103,7 +103,7 @@ class MinedTask(Record):
     check: MinedCheck
     occurrences: tuple[Correction, ...]
     skill: str = ""
-    """The loaded skill that the task belongs to; if empty, the skill that the user names."""
+    """The loaded skill to which the task belongs; if empty, it belongs to the skill that the user names."""
     written: bool = False
     """True if a person wrote the task as an eval; then the task needs no correction."""
 

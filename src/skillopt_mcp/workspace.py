@@ -53,7 +53,7 @@ class Workspace:
             ) from None
 
     def load(self, path: str, changes: Sequence[str] = ()) -> tuple[Config, str]:
-        """Read a config, apply `section.key=value` changes and check it. Returns the config and its text."""
+        """Read a config, apply `section.key=value` changes and check it. Return the config and its text."""
         settings = self.settings
         tree = yaml.safe_load(forms.load(self._file(path), settings)) or {}
         for change in changes:

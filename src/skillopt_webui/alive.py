@@ -12,8 +12,8 @@ _LOCKS = Path("/proc/locks")
 
 
 def holders(locks: Mapping[str, os.stat_result]) -> dict[str, int]:
-    """For each of these lock files that a process holds: the process. The locks are not tried, because that would
-    disturb their holders."""
+    """For each of the lock files that a process holds: the process. The locks are not tried, because that would disturb
+    their holders."""
     if _LOCKS.exists():
         held = _held_files()
         keys = {path: (known.st_dev, known.st_ino) for path, known in locks.items()}

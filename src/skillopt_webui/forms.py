@@ -124,7 +124,7 @@ KINDS = {field.key: field for section in schema() for field in section.fields}
 
 
 def read(path: Path, settings: PageSettings) -> Config:
-    """Read a config file with its `_base_` files. All must be under the folders or part of the package."""
+    """Read a config file with its `_base_` files. All these files must be under the folders or part of the package."""
 
     def check(file: Path) -> None:
         if not fits(file, (*readable(settings), *_SHIPPED)):

@@ -1,4 +1,5 @@
-"""Answers requests for findings of the report, which skillopt.view computes: edits by line, failures, costs."""
+"""Answers requests for the findings that a report also has (skillopt.view computes them): edits by line, failures,
+costs."""
 
 from __future__ import annotations
 

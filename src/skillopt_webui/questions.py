@@ -31,7 +31,7 @@ from skillopt_webui.forms import parse
 from skillopt_webui.settings import PageSettings
 
 PATIENCE = 120
-"""Seconds after which a question fails. Many, because a data set may be large or an endpoint slow."""
+"""Seconds after which a question fails. They are many, because a data set may be large or an endpoint slow."""
 SHOWN = 5
 """The maximum number of items of each split that a preview shows."""
 

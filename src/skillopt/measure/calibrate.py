@@ -200,7 +200,7 @@ def calibration_record(
 
 
 def length_bias(judged: Sequence[JudgedAnswer]) -> LengthBias:
-    """Measure how the length of an answer changes by how much the judge's grade is above the person's grade."""
+    """Compare by how much the judge's grades exceed people's grades: for short answers, and for long answers."""
     ordered = sorted(judged, key=lambda each: (len(each.graded.output), each.graded.item.id))
     half = len(ordered) // 2
     short, long = ([each.excess for each in part] for part in (ordered[:half], ordered[len(ordered) - half :]))

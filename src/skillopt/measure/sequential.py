@@ -33,7 +33,7 @@ _SCREEN = 0.2
 _SURELY = 0.75
 """An item is treated as changed if its mean scores under the two skills differ by at least this much."""
 _LEANS = 0.2
-"""If the p-value is lower, the skill may be better: the check continues although "no worse" is already sure."""
+"""If the p-value is below this limit, the skill may be better: the check continues even if "no worse" is sure."""
 _HOPELESS = 0.3
 """From the second round on, the paired test stops if the p-values of both directions are above this limit."""
 _OPTIMISM = 0.5
@@ -85,7 +85,7 @@ class Trial:
 
     @property
     def difference(self) -> float:
-        """The mean difference over the items. It is 0 for an item on which both skills agreed in the screen."""
+        """The mean of the items' differences. If both skills agreed on an item in the screen, its difference is 0."""
         items = self.measured
         return fmean(self._mean(item) for item in items) if items else 0.0
 

@@ -84,7 +84,7 @@ async def measuring_session(
 
     `folder` contains the lock, the journal and the events; it may be a function of the open env. If a model judges, it
     is opened, too: models.judge_model, else the optimizer. `shared_journal` is a journal of several folders, from which
-    each gets the replies that another one paid for. If `env` is passed in, it stays open.
+    each folder gets replies that a different folder paid for. If `env` is passed in, it stays open.
     """
     async with AsyncExitStack() as stack:
         opened_here = env is None

@@ -1,5 +1,5 @@
-"""Stores the tokens and seconds of rollouts. They are needed when the replies come from a journal, which takes no
-time."""
+"""Stores the tokens and seconds of rollouts. A rollout with replies from a journal takes no time, so the stored values
+are used for it."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class InitOptions:
 
 
 def write_folder(folder: Path, options: InitOptions) -> list[str]:
-    """Write the folder completely or not at all. Returns the lines to print."""
+    """Write the folder completely or not at all. Return the lines to print."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder}: exists already; choose another name, or remove the folder first")
     folder.parent.mkdir(parents=True, exist_ok=True)

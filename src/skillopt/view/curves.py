@@ -1,4 +1,4 @@
-"""The values that the charts of a run are drawn from, on the page and in the report."""
+"""The values from which the charts of a run are drawn, on the page and in the report."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Mark:
     """accept, reject, indecisive or guidance (accepted at an epoch's end)."""
     x: float
     score: float
-    """The measured score; if the gate stopped early, the highest that was still possible."""
+    """The measured score; if the gate stopped early, the highest score that was still possible."""
     version: int
     """The version that was current after the gate."""
     said: str

@@ -41,7 +41,7 @@ _FUNCTIONS = (
 
 
 def write_report(run: RunDirectory) -> Facts:
-    """Write report.html, report.md and plots/progress.svg from the run's files, finished or not; returns the facts."""
+    """Write report.html, report.md and plots/progress.svg from the run's files, finished or not. Return the facts."""
     with run.as_written():
         facts = read_facts(run)
         texts = {

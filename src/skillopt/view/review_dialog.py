@@ -47,7 +47,7 @@ def review_run(
 
 
 def _ask(run: RunDirectory, conflict: FiledConflict, say: Say, ask: Callable[[str], str]) -> bool:
-    """Ask about a conflict until the answer is valid. Returns False if the person wants to stop."""
+    """Ask about a conflict until the answer is valid. Return False if the person wants to stop, else True."""
     while True:
         answer = ask(f"Conflict {conflict.id}: a, b, both, neither, write your own (w), skip (s) or quit (q)? ").strip()
         if answer in {"q", "quit"}:

@@ -71,7 +71,7 @@ class Facts:
     routing: dict[str, Confusion] = field(default_factory=dict)
     """Which skill is loaded for which request, by measurement; empty unless a description is trained in a library."""
     names: dict[str, str] = field(default_factory=dict)
-    """Names of items for people, by id, if the id is a hash: the beginning of the question."""
+    """Names for people of items whose id is a hash, by id: the beginning of the question."""
     use: SkillInUse = field(default_factory=SkillInUse)
     """The cost of a call, and held-out answers under the initial and the best skill."""
     trained_by: str = ""
