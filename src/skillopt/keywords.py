@@ -17,9 +17,9 @@ class ModelSettingsKeys(TypedDict, total=False):
     """Keys of `ModelSettings`."""
 
     max_tokens: int | None
-    """The most tokens of a reply."""
+    """The maximum number of tokens of a reply."""
     workers: int | None
-    """The most calls at the same time."""
+    """The maximum number of calls at the same time."""
     call_timeout: float | None
     """Seconds until a call without an answer is ended and retried."""
     deterministic: bool | None
@@ -65,7 +65,7 @@ class OptimizerKeys(TypedDict, total=False):
     """Keys of the section `optimizer`."""
 
     learning_rate: float
-    """The most edits that a step may apply."""
+    """The maximum number of edits that a step may apply."""
     min_learning_rate: float
     """The lowest learning rate, in edits per step. null (in configs of earlier versions) means 1."""
     lr_scheduler: str
@@ -74,7 +74,7 @@ class OptimizerKeys(TypedDict, total=False):
     constant (only steps that are not accepted lower the rate), or the name of an entry point of the group
     skillopt.schedules."""
     reject_decay: float
-    """The factor that lowers the rate at a rejected or indecisive step; an accepted step undoes one such
+    """A rejected or indecisive step multiplies the learning rate by this factor; an accepted step undoes one
     decrease."""
     use_slow_update: bool
     """true: at the end of each epoch, compare the skills of two epochs and write guidance into the protected
@@ -82,19 +82,18 @@ class OptimizerKeys(TypedDict, total=False):
     slow_update_samples: int
     """The number of training items on which the slow update compares the skills of two epochs."""
     slow_update_gate: Literal["keep", "strict"]
-    """The rule for guidance. keep: guidance must not lower the validation score; strict: guidance must raise the
-    validation score. Under both rules, validation items that earlier guidance solved must not score lower in
-    sum."""
+    """The rule for guidance. keep: guidance must not lower the validation score; strict: guidance must raise it.
+    Under both rules, the total score of the validation items that earlier guidance solved must not fall."""
     use_meta_skill: bool
     """true: at the end of each epoch, write notes for the optimizer. These notes never enter the skill."""
     rejected_buffer: int
     """The number of rejected edits to remember, the newest first. The exemplar analyst does not propose them
     again."""
     max_edit_tokens: int
-    """The most tokens of an edit; longer edits are dropped. The default is enough for a section of worked
-    examples."""
+    """The maximum number of tokens of an edit; longer edits are dropped. The default is enough for a section of
+    worked examples."""
     max_skill_tokens: int
-    """The most tokens of the skill; an edit that would make the skill longer is dropped."""
+    """The maximum number of tokens of the skill; an edit that would make the skill longer is dropped."""
 
 
 class FlatGradientKeys(TypedDict, total=False):
@@ -103,15 +102,15 @@ class FlatGradientKeys(TypedDict, total=False):
     minibatch_size: int
     """The number of trajectories per request of an analyst; 0: the batch, or as many as fit into prompt_tokens."""
     edits_per_minibatch: int
-    """The most edits in one reply. If the whole batch is one request (minibatch_size 0), the step's learning rate
-    is also a limit."""
+    """The maximum number of edits in one reply. If the whole batch is one request (minibatch_size 0), the step's
+    learning rate is also a limit."""
     analyst_workers: int
-    """The most optimizer calls at the same time; a local: model has at most one per core."""
+    """The maximum number of optimizer calls at the same time; a local: model has at most one per core."""
     deep_reflect_threshold: float
     """The share of a step's failures above which a cause gets a separate request, if no edit answers the cause."""
     prompt_tokens: int
-    """The most tokens of trajectories in one request. A larger batch is read in several requests. The middle of a
-    longer trajectory is left out."""
+    """The maximum number of tokens of trajectories in one request. A larger batch is read in several requests. The
+    middle of a longer trajectory is left out."""
     feedback: str | Path
     """The folder of an earlier run. People's comments on its training items and on lines of its skill (from the web
     page) are in every request to the optimizer. A new run stores a copy of the comments."""
@@ -121,8 +120,8 @@ class FlatGradientKeys(TypedDict, total=False):
     """How edits merge. llm: the optimizer merges edits that mean the same; local: only nearly identical edits
     merge."""
     merge_fan_in: int
-    """The most replies whose edits are merged in one request; the edits of more replies are merged level by
-    level."""
+    """The maximum number of replies whose edits are merged in one request; the edits of more replies are merged
+    level by level."""
     review_risky: bool
     """true: an edit with a URL, a shell command or a request for secrets waits until a person approves it
     (`skillopt review`); guidance with such content is refused."""
@@ -143,9 +142,11 @@ class FlatPackageKeys(TypedDict, total=False):
     """true: an edit to a script waits until a person approves it (`skillopt review`); false: only the gate
     decides."""
     max_file_tokens: int
-    """The most tokens of a file next to SKILL.md; an edit that would make the file longer is dropped."""
+    """The maximum number of tokens of a file next to SKILL.md; an edit that would make the file longer is
+    dropped."""
     max_total_tokens: int
-    """The most tokens of all text files of the package together; an edit that would make them longer is dropped."""
+    """The maximum number of tokens of all text files of the package together; an edit that would make them longer
+    is dropped."""
 
 
 class PackageKeys(FlatPackageKeys, total=False):
@@ -164,19 +165,19 @@ class FlatEvaluationKeys(TypedDict, total=False):
     """true: accept a candidate only if its validation score is higher than the current skill's. false is
     refused."""
     metric: Literal["hard", "soft", "mixed"]
-    """The score that counts. hard: 0 or 1 per task; soft: 0 to 1 per task; mixed: the mean of hard and soft."""
+    """The score that is used. hard: 0 or 1 per task; soft: 0 to 1 per task; mixed: the mean of hard and soft."""
     credit_gates: int
     """How often the gate may try a rejected candidate again, without the edits that broke items; 0: never."""
     alpha: float
     """The highest share of useless edits that the paired gate may accept (0.05: one in twenty)."""
     max_repeats: int
-    """The most fresh samples of an item with each skill; if these samples do not decide, the verdict is
-    indecisive."""
+    """The maximum number of fresh samples of an item with each skill; if these samples do not decide, the verdict
+    is indecisive."""
     floors: Mapping[str, float]
     """Limits that every accepted candidate must keep: {"type:refund": 0.8, fall: 0.1, refusals: 0.02, tokens: 500}.
-    type:NAME: the least score of a task type; fall: the most that the score of any type may fall; refusals: the
-    largest share of tasks that the endpoint may refuse; cost (dollars), tokens, turns, seconds: the most that a
-    task may take, as the mean over the validation tasks."""
+    type:NAME: the minimum score of a task type; fall: the maximum fall of any type's score; refusals: the maximum
+    share of tasks that the endpoint may refuse; cost (dollars), tokens, turns, seconds: the maximum mean per
+    validation task."""
     test: bool
     """true: measure the initial and the best skill on the test split at the end. false: leave the test split
     unread; the same command with true measures them later."""
@@ -207,7 +208,7 @@ class ModelsKeys(TypedDict, total=False):
     target_temperature: float | None
     """The target's sampling temperature; null: the endpoint's default."""
     target_max_tokens: int
-    """The most tokens of the target's reply."""
+    """The maximum number of tokens of the target's reply."""
     target_deterministic: bool | None
     """true if the same request to the target always gets the same reply; null: the provider's usual value."""
     target_reasoning_effort: Literal["", "none", "minimal", "low", "medium", "high", "xhigh"]
@@ -216,9 +217,9 @@ class ModelsKeys(TypedDict, total=False):
     """The environment variable with the target's API key (never the key itself); empty: the provider's usual
     one."""
     target_rpm: int | None
-    """The most requests per minute to the target; null: no limit."""
+    """The maximum number of requests per minute to the target; null: no limit."""
     target_tpm: int | None
-    """The most tokens per minute to and from the target; null: no limit."""
+    """The maximum number of tokens per minute to and from the target; null: no limit."""
     targets: Mapping[str, ModelSettingsKeys]
     """Settings for single targets (max_tokens, workers, call_timeout, deterministic), by `provider:model` or by
     provider, such as {local: {max_tokens: 20}}. They override keys for all targets, such as target_max_tokens, but
@@ -230,7 +231,7 @@ class ModelsKeys(TypedDict, total=False):
     optimizer_temperature: float | None
     """The optimizer's sampling temperature; null: the endpoint's default."""
     optimizer_max_tokens: int
-    """The most tokens of the optimizer's reply."""
+    """The maximum number of tokens of the optimizer's reply."""
     optimizer_deterministic: bool | None
     """true if the same request to the optimizer always gets the same reply; null: the provider's usual value."""
     optimizer_reasoning_effort: Literal["", "none", "minimal", "low", "medium", "high", "xhigh"]
@@ -244,9 +245,9 @@ class ModelsKeys(TypedDict, total=False):
     optimizers: Mapping[str, ModelSettingsKeys]
     """Settings for single optimizers, by `provider:model` or by provider, in the form of models.targets."""
     optimizer_rpm: int | None
-    """The most requests per minute to the optimizer; null: no limit."""
+    """The maximum number of requests per minute to the optimizer; null: no limit."""
     optimizer_tpm: int | None
-    """The most tokens per minute to and from the optimizer; null: no limit."""
+    """The maximum number of tokens per minute to and from the optimizer; null: no limit."""
     judge_model: str
     """The judge, as provider:model, if env.scoring is judge; empty: the optimizer judges, also its own edits."""
     judge_url: str
@@ -254,20 +255,20 @@ class ModelsKeys(TypedDict, total=False):
     judge_temperature: float | None
     """The judge's sampling temperature; null: the endpoint's default."""
     judge_max_tokens: int
-    """The most tokens of the judge's reply."""
+    """The maximum number of tokens of the judge's reply."""
     judge_deterministic: bool | None
     """true if the same request to the judge always gets the same reply; null: the provider's usual value. A judge
-    whose grades varied in its calibration always counts as noisy."""
+    whose grades varied in its calibration is always treated as noisy."""
     judge_reasoning_effort: Literal["", "none", "minimal", "low", "medium", "high", "xhigh"]
     """The judge's reasoning effort, if it is a reasoning model; empty: the endpoint's default."""
     judge_key_name: str
     """The environment variable with the judge's API key (never the key itself); empty: the provider's usual one."""
     judge_workers: int
-    """The most judge calls at the same time."""
+    """The maximum number of judge calls at the same time."""
     judge_rpm: int | None
-    """The most requests per minute to the judge; null: no limit."""
+    """The maximum number of requests per minute to the judge; null: no limit."""
     judge_tpm: int | None
-    """The most tokens per minute to and from the judge; null: no limit."""
+    """The maximum number of tokens per minute to and from the judge; null: no limit."""
     judge_calibration: str
     """The file that `skillopt judge calibrate` wrote; empty: judge_calibration.json next to the config, if
     there."""
@@ -283,7 +284,7 @@ class FlatEnvKeys(TypedDict, total=False):
     task: str
     """A description of the tasks in a sentence or two, for the optimizer; empty: the env's own description."""
     benchmark: str
-    """Name of the folder in output_root that gets the runs; empty: the env's name."""
+    """Name of the folder in output_root in which the runs are stored; empty: the env's name."""
     split_dir: str | Path
     """Folder with train/, val/ and test/, each with items.json, items.jsonl or items.csv."""
     data: str | Path
@@ -330,10 +331,10 @@ class HardwareKeys(TypedDict, total=False):
     """Keys of the section `hardware`."""
 
     workers: int
-    """The most target calls at the same time; a local: model has at most one per core."""
+    """The maximum number of target calls at the same time; a local: model has at most one per core."""
     executor: Literal["local", "processes", "ray"]
-    """What does and scores the tasks. local: the process of the run; processes: other processes of this machine, at
-    most one per core; ray: a Ray cluster. The process of the run always makes the model calls."""
+    """Where tasks are done and scored. local: in the process of the run; processes: in other processes of this
+    machine, at most one per core; ray: on a Ray cluster. Model calls are always made by the process of the run."""
     ray_address: str
     """The address of the Ray cluster. auto: the cluster that this machine is part of; empty: start a cluster on
     this machine."""
@@ -341,13 +342,14 @@ class HardwareKeys(TypedDict, total=False):
     """Seconds until a call without an answer is ended and retried; null: 300 for local: models, 120 for all
     others."""
     max_retries: int
-    """The most retries of a call that failed for a reason that may go away (5xx, timeouts, resets). Rejected calls
-    (429, 503, 529) are retried any number of times within max_retry_seconds. 0: no call is retried."""
+    """The maximum number of retries of a call that failed for a reason that may go away (5xx, timeouts, resets).
+    Rejected calls (429, 503, 529) are retried any number of times within max_retry_seconds. 0: no call is
+    retried."""
     max_retry_seconds: float
     """Seconds after the first try of a call during which it may be retried. If an endpoint asks for a longer wait
     (Retry-After), the run stops at once and can be continued later."""
     vllm_url: str
-    """Base URL for vllm: models, unless a role has its own."""
+    """Base URL for vllm: models, unless a role has its own URL."""
     azure_endpoint: str
     """Base URL for azure: models, https://<resource>.openai.azure.com."""
     azure_api_version: str
@@ -358,7 +360,7 @@ class BudgetKeys(TypedDict, total=False):
     """Keys of the section `budget`."""
 
     max_usd: float | None
-    """Dollars after which the run stops; needs a price for every model."""
+    """Dollars after which the run stops; this limit needs a price for every model."""
     max_calls: int | None
     """Model calls after which the run stops."""
     max_tokens: int | None
