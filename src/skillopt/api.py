@@ -310,7 +310,7 @@ def replicate(config: ConfigLike = None, *, seeds: int = 5, **arguments: Unpack[
 
 @contextlib.asynccontextmanager
 async def _measuring(config: ConfigLike, inputs: MeasureArguments) -> AsyncIterator[tuple[Inputs, Keys]]:
-    """Open the inputs. Yield them, and keywords for a measurement: env, models, and listeners that show events."""
+    """Open the inputs. Yield them with the keyword arguments of a measurement: env, models, listeners."""
     keys: Keys = {**inputs}
     progress = shows_progress(keys.pop("progress", None))
     resolved = read_inputs(config, **keys)

@@ -37,8 +37,8 @@ _SECRET_NAME = re.compile(
     re.VERBOSE,
 )
 _SECRET_URL = re.compile(r"(?:^|_)(?:SECRET_URL|WEBHOOK(?:_URL)?|KUBECONFIG_(?:B|BASE|CONTENT|DATA))\Z")
-"""Matches names of variables for addresses that work as keys, and for kubeconfigs, which contain keys. The names have
-no numbers: `_B` is `_B64`."""
+"""Matches names of variables that hold a secret address or a kubeconfig, which contains keys. Digits are
+removed from a name before the match: `_B64` becomes `_B`."""
 _NUMBER = re.compile(r"\d+(?=_|\Z)")
 _STAGE = re.compile(
     r"(?:_(?:BACKUP|CI|DEV|DEVELOPMENT|LIVE|NEW|OLD|PRIMARY|PROD|PRODUCTION|SECONDARY|STAGING|TEST))+\Z"

@@ -333,8 +333,8 @@ class HardwareKeys(TypedDict, total=False):
     workers: int
     """The maximum number of target calls at the same time; a local: model has at most one per core."""
     executor: Literal["local", "processes", "ray"]
-    """Where tasks are done and scored. local: in the process of the run; processes: in other processes of this
-    machine, at most one per core; ray: on a Ray cluster. Model calls are always made by the process of the run."""
+    """The processes that do and score tasks. local: the process of the run; processes: other processes of this
+    machine, at most one per core; ray: a Ray cluster. Model calls are always made by the process of the run."""
     ray_address: str
     """The address of the Ray cluster. auto: the cluster that this machine is part of; empty: start a cluster on
     this machine."""

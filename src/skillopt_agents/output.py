@@ -69,7 +69,7 @@ def parse_codex(stdout: str) -> AgentOutput:
 
 
 def parse_opencode(stdout: str) -> AgentOutput:
-    """Parse `opencode run --format json`: parts of the answer and tool calls, then the tokens of each step."""
+    """Parse the output of `opencode run --format json`: tool calls and parts of the answer, and tokens by step."""
     agent, parts = AgentOutput(), list[str]()
     for event in json_events(stdout):
         kind, part = event.get("type"), event.get("part") or {}

@@ -2,8 +2,8 @@
 
 Some families make different items in every process, so the items are stored. Some scorers give partial credit to a
 longer text that contains the right answer, so hard is 1 only if the score is at least 0.99. If a scorer raises an
-error, the answer is wrong. Some scorers evaluate the answer as Python or SymPy code; they get only plain arithmetic or
-plain data.
+error, the answer is wrong. Some scorers evaluate the answer as Python or SymPy code; they accept only plain
+arithmetic or plain data.
 """
 
 from __future__ import annotations

@@ -67,7 +67,8 @@ def check(
     split: Annotated[str | None, typer.Option("--split", help="train, val or test; val unless set.")] = None,
     target_model: TargetOption = "",
     targets: Annotated[
-        str, typer.Option("--targets", help="Several targets, such as a:x,b:y: a matrix of skills and targets.")
+        str,
+        typer.Option("--targets", help="Several targets, separated by commas; gives a matrix of skills and targets."),
     ] = "",
     watch: Annotated[
         Path | None,

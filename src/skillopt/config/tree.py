@@ -1,4 +1,4 @@
-"""Reads configs into nested dicts: YAML files with their `_base_` files, overrides, and keys with old names."""
+"""Reads a config into nested dicts. Merges a YAML file with its `_base_` files and overrides; accepts old key names."""
 
 from __future__ import annotations
 

@@ -237,7 +237,7 @@ class ModelError(SkillOptError):
     def __init__(self, message: str, *, usage: Usage | None = None) -> None:
         super().__init__(redact(message))
         self.usage = usage
-        """The usage of a reply that was paid for but cannot be used. None if no reply came."""
+        """The token usage of a reply that was paid for but is invalid. None if no reply came."""
 
 
 class TransientError(ModelError):

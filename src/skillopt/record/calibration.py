@@ -75,7 +75,7 @@ class JudgeCalibration(Document):
     repeats: int
     """The number of judgements of each answer."""
     flip_rate: float
-    """The share of pairs of judgements of one answer that differ in pass or fail."""
+    """How often two judgements of the same answer disagree on pass or fail, as a share of all such pairs."""
     deviation: float
     """The standard deviation of the grades of one answer, over all answers."""
     disagreements: tuple[Disagreement, ...] = ()

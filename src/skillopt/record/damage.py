@@ -191,7 +191,7 @@ def take_back(run: RunDirectory, state: State) -> None:
 
 
 def journal_problem(path: Path, least: int = 0) -> str:
-    """The problem of a journal that should have at least this many replies; empty if there is none."""
+    """Return what is wrong with a journal that should have at least this many replies; empty if nothing is wrong."""
     if not path.exists():
         return "is missing" if least else ""
     try:

@@ -103,7 +103,7 @@ class Skill:
 
     @cached_property
     def tokens(self) -> int:
-        """The number of tokens of the document that targets get; further files are read only when needed."""
+        """The number of tokens of the document that every target gets. Other files are not counted."""
         return count_tokens(self.shown.text)
 
     def read(self, path: str) -> str | None:
@@ -126,7 +126,7 @@ class Skill:
         return replace(self, others={**others, path: text.encode()})
 
     def write_to(self, folder: Path, front: str = "") -> Path:
-        """Write all files into a new or an empty folder. `front` is the front matter for a skill that has none."""
+        """Write all files into a new or an empty folder. `front` is used as the front matter if the skill has none."""
         from skillopt.skill.folder import write_folder
 
         return write_folder(self, folder, front)

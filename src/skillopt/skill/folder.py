@@ -192,7 +192,7 @@ def with_changes(base: Skill, text: str, changed: PackageChanges) -> Skill:
 def write_folder(skill: Skill, folder: Path, front: str = "") -> Path:
     """Write all files of a skill into a folder that does not exist yet or is empty. Return the folder.
 
-    `front` is the front matter for a skill that has none. All paths are checked first. An existing file or link is
+    `front` is used as the front matter if the skill has none. All paths are checked first. An existing file or link is
     never followed or replaced.
     """
     files = {FILE: ((skill.front or front) + skill.text).encode(), **skill.others}

@@ -201,7 +201,7 @@ class CommandAgent:
 
 
 def front_matter(name: str, description: str) -> str:
-    """The front matter of a SKILL.md, for a skill that has none."""
+    """Make the front matter of SKILL.md for a skill without front matter."""
     return f"---\nname: {name}\ndescription: {json.dumps(description, ensure_ascii=False)}\n---\n\n"
 
 

@@ -113,7 +113,7 @@ def without_images(messages: Iterable[Message], item: Item) -> list[Message]:
 
 
 def copy_images(items: Iterable[Item], root: Path, folder: Path) -> None:
-    """Copy the images that items name to another folder of tasks, with the same relative paths."""
+    """Copy the images of these items to another task folder. They keep their relative paths."""
     for item in items:
         for name in image_names(item):
             if not name.startswith("data:"):

@@ -6,8 +6,9 @@
    fresh samples are evidence, not the samples by which the items were selected. If all samples of an item are equal
    after two rounds, it is not sampled again. The rounds end when the evidence is clear, or when the candidate has no
    chance.
-3. Confirmation. Before a candidate is accepted, it repeats the other items that the current skill solves. An item on
-   which the two skills now differ joins the repeats: this finds a loss that the screen missed by luck.
+3. Confirmation. Before a candidate is accepted, it does the items that were not repeated and that the current skill
+   solves once more. An item on which the two skills now differ joins the repeats: this finds a loss that the screen
+   missed by luck.
 
 docs/gate.md has the simulations that led to this design.
 """
