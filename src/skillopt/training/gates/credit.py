@@ -41,7 +41,7 @@ class Credited:
     left_out: tuple[Edit, ...] = ()
     """Edits that were found to break items."""
     beaten: tuple[Edit, ...] = ()
-    """The edits of the complete remedy if the minimal remedy beat it."""
+    """The edits of the complete remedy (all selected edits) if the minimal remedy of gates/minimal.py beat it."""
     tries: tuple[CreditTry, ...] = ()
     last: Applied
     """The last candidate that the gate saw: the whole one, or one with fewer edits."""
