@@ -73,7 +73,7 @@ def test_every_step_of_the_skill_works_and_leads_to_a_better_skill(tmp_path: Pat
         while found["letters"] or found["status"] == "running":
             for letter in found["letters"]:
                 (tmp_path / "reply.json").write_text(reply_to_page(Path(tmp_path, letter["page"]).read_text()))
-                assert "Taken" in sh(answer, tmp_path, run=found["run"], number=letter["number"])
+                assert "Accepted" in sh(answer, tmp_path, run=found["run"], number=letter["number"])
                 answered += 1
             found = json.loads(sh(letters, tmp_path))
     finally:

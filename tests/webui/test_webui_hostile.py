@@ -285,7 +285,7 @@ def test_markup_stays_text_in_what_a_click_opens_and_in_events_as_they_arrive(wo
         look()
         page.get_by_role("cell", name="tokens").first.wait_for()
         page.get_by_role("button", name="Doctor").click()
-        page.get_by_text("splits").first.wait_for()
+        page.get_by_text("disjoint;").first.wait_for()
         look()
 
         page.goto(f"{ui.url}#/run/{quote(world.letters)}/letters")

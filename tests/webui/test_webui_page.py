@@ -361,7 +361,7 @@ def test_the_list_says_that_the_server_is_gone_and_the_logo_stays(tmp_path: Path
         page.get_by_role("link", name="Runs", exact=True).click()
         page.get_by_text("The server does not answer").wait_for()
         ui.start()
-        page.get_by_role("link", name="New run").click()
+        page.get_by_role("navigation", name="Main").get_by_role("link", name="New run").click()
         page.locator("#launch").wait_for()
         assert page.locator(".brand img").evaluate("img => img.complete && img.naturalWidth > 0")
 
