@@ -1,6 +1,6 @@
 """SkillOpt trains skill documents for frozen LLM agents. `__all__` below lists the whole public API.
 
-Each name is imported when it is first used, so that `import skillopt` takes almost no time.
+Each name is imported when it is first used, so `import skillopt` takes almost no time.
 """
 
 import importlib

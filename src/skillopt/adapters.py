@@ -125,7 +125,7 @@ class GepaEnv(Env):
 
 
 def _fingerprint(adapter: GepaAdapter, component: str, others: Mapping[str, str]) -> str:
-    """A hash of the adapter's source and settings, so that a different model or metric begins a new run. Whole numbers
+    """A hash of the adapter's source and settings, so a different model or metric begins a new run. Whole numbers
     and lists are left out: an adapter may count its calls in them, and then each use would begin a new run."""
 
     def shown(value: object) -> object:

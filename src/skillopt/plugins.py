@@ -66,7 +66,7 @@ def instance(part: Any) -> Any:
 
 async def called(work: Callable[[], Any], threads: Executor | None = None) -> Any:
     """Call a user's function, of which `work` is a `partial`, and return its result. An async function is awaited; any
-    other function runs in a thread, so that calls in flight do not wait for it."""
+    other function runs in a thread, so calls in flight do not wait for it."""
     if inspect.iscoroutinefunction(work):
         return await work()
     result = await asyncio.get_running_loop().run_in_executor(threads, copy_context().run, work)

@@ -134,7 +134,7 @@ def undo(folder: Path) -> list[Path]:
 
 @contextmanager
 def _locked(target: Path) -> Iterator[None]:
-    """Lock the target folder, so that no other `adopt` can change it. The lock is on the folder itself, so no lock file
+    """Lock the target folder, so no other `adopt` can change it. The lock is on the folder itself, so no lock file
     is left."""
     handle = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -184,7 +184,7 @@ async def report(request: web.Request) -> web.Response:
 
 @routes.get(RUN + r"/export/{what:best|v\d+}")
 async def export(request: web.Request) -> web.Response:
-    """A skill as a download (a package as a zip file), so that the browser never shows it under this page's address."""
+    """A skill as a download (a package as a zip file), so the browser never shows it under this page's address."""
     run, what = run_of(request), request.match_info["what"]
     path = run.files.best_skill if what == "best" else run.files.snapshot(number(what.removeprefix("v")))
     packed = zipped(run.best_skill) if what == "best" and run.files.trains_package else None

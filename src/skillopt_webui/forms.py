@@ -159,7 +159,7 @@ def dump(tree: Mapping[str, JsonValue]) -> str:
 def check(text: str, changes: Mapping[str, str | None] | None = None) -> CheckedConfig:
     """Check a config after `changes` to single fields.
 
-    A change is the typed text; null removes the key, so that its default is used. If the YAML cannot be read, it is
+    A change is the typed text; null removes the key, so its default is used. If the YAML cannot be read, it is
     returned unchanged.
     """
     try:

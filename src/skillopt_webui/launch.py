@@ -1,4 +1,4 @@
-"""Starts commands in separate processes. Each start is recorded on disk, so that a new server finds the command."""
+"""Starts commands in separate processes. Each start is recorded on disk, so a new server finds the command."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ HEADER = "X-SkillOpt"
 GUESS_PAUSE = 0.5
 """Seconds from the first wrong token of an address to the check of its next token. Each wrong token doubles them."""
 LONGEST_PAUSE = 5.0
-"""The maximum number of seconds that a token waits. It is short, so that a user gets in while a program guesses."""
+"""The maximum number of seconds that a token waits. It is short, so a user gets in while a program guesses."""
 _WAITING = 5
 """The maximum number of tokens from one address that may wait at the same time; further tokens are refused."""
 _REMEMBERED = 600.0

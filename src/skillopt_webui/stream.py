@@ -18,7 +18,7 @@ from skillopt_webui.answers import as_json
 
 INTERVAL = 0.4
 _QUIET = 15.0
-"""Seconds without a message after which a comment is sent, so that the connection is not closed as dead."""
+"""Seconds without a message after which a comment is sent, so the connection is not closed as dead."""
 
 
 class Working(Record):

@@ -20,7 +20,7 @@ from skillopt.keys import guard_terminal, redact
 from skillopt.version import __version__
 from skillopt.view.text import printable
 
-if TYPE_CHECKING:  # a command imports other packages when it runs, so that --help is quick
+if TYPE_CHECKING:  # a command imports other packages when it runs, so --help is quick
     from skillopt.config import Config
     from skillopt.record.base import Record
     from skillopt.record.events import Listener

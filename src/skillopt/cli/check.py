@@ -31,7 +31,7 @@ from skillopt.errors import Damaged, DiskError, SkillOptError, UserError
 from skillopt.keys import redact
 from skillopt.view.text import printable
 
-if TYPE_CHECKING:  # a command imports other packages when it runs, so that --help is quick
+if TYPE_CHECKING:  # a command imports other packages when it runs, so --help is quick
     from skillopt.cli.skills import Found
     from skillopt.config import Config
     from skillopt.config.project import Settings

@@ -151,7 +151,7 @@ async def _judged(caller: Caller, number: int, each: GradedAnswer, options: Judg
 
 
 class _Asker:
-    """Asks the judge. Each call has a different label, so that it gets a fresh reply."""
+    """Asks the judge. Each call has a different label, so it gets a fresh reply."""
 
     def __init__(self, caller: Caller, label: str) -> None:
         self._caller, self._label, self._asked = caller, label, 0

@@ -244,7 +244,7 @@ class Trial:
         """The mean difference in the first rounds, and its standard error on these items, due to the target's noise.
 
         One round cannot separate noise from a real difference, so each difference is treated as noise. Half a
-        difference is added, so that a few equal samples do not look certain.
+        difference is added, so a few equal samples do not look certain.
         """
         rows = [[after - before for before, after in self.pairs[item][:rounds]] for item in self.measured]
         means = [fmean(row) for row in rows]

@@ -46,7 +46,7 @@ def _words(source: Source) -> set[str]:
 
 
 def _stem(word: str) -> str:
-    """The word without a plural `s`, so that `codes` and `code` are the same word."""
+    """The word without a plural `s`, so `codes` and `code` are the same word."""
     return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
 
 

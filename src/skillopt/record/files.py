@@ -147,7 +147,7 @@ def file_digest(path: Path, size: int | None = None) -> str:
 
 
 def sync_folder(path: Path) -> None:
-    """Sync the file names of a folder to disk, so that a power cut does not undo a rename."""
+    """Sync the file names of a folder to disk, so a power cut does not undo a rename."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

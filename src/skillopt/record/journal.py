@@ -26,7 +26,7 @@ _TOTALS = """
         AS written_tokens FROM replies WHERE paid GROUP BY role, stage, model ORDER BY role, stage, model
 """
 """The query for the totals, with columns in the order of the fields of `Total`. There is no column for tokens written
-to a cache, so that journals of earlier versions can be read; these tokens are read from replies that contain them."""
+to a cache, so journals of earlier versions can be read; these tokens are read from replies that contain them."""
 _TABLES = f"""
     CREATE TABLE replies (
         paid INTEGER NOT NULL,
@@ -236,7 +236,7 @@ class Journal:
             raise Damaged(f"{self.path}: the journal cannot be read ({error}); {WAY_OUT}") from None
 
     def sync(self) -> int:
-        """Sync all replies to disk, so that they survive a power cut. Returns the number of replies."""
+        """Sync all replies to disk, so they survive a power cut. Returns the number of replies."""
         self._flush()
         log = Path(f"{self.path}-wal")
         if log.exists():
@@ -316,7 +316,7 @@ def _totals(db: sqlite3.Connection) -> list[Total]:
 
 
 def _take_after_folder(path: Path) -> None:
-    """If the folder is private, make the journal private, too, so that it stays private if it is copied or moved.
+    """If the folder is private, make the journal private, too, so it stays private if it is copied or moved.
     SQLite gives its other files the same access rights."""
     with contextlib.suppress(OSError):  # SQLite reports the error when it opens the file
         if path.parent.is_dir() and not path.parent.stat().st_mode & 0o077 and str(path) != ":memory:":

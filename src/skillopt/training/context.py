@@ -105,7 +105,7 @@ class Context:
         self.seconds[stage] = round(self.seconds.get(stage, 0.0) + time.monotonic() - start, 4)
 
     def rng(self, stage: str) -> random.Random:
-        """A random generator for one stage of one step, so that stages do not influence each other's random choices."""
+        """A random generator for one stage of one step, so stages do not influence each other's random choices."""
         return random.Random(f"{self.config.train.seed}/{self.epoch}/{self.step}/{stage}")  # noqa: S311
 
     def emit(self, event: Event) -> None:

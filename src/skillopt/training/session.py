@@ -41,7 +41,7 @@ from skillopt.version import METHOD, __version__
 Mode = Literal["auto", "resume", "fresh", "separate"]
 """How to choose the run. auto: continue the run of this config, else extend its run with fewer epochs, else begin a new
 run; resume: continue or extend a run, but never begin one; fresh: always begin a new run; separate: like auto, but
-never extend a run, so that trainings can be compared."""
+never extend a run, so trainings can be compared."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -65,7 +65,7 @@ def blame(initial: Skill, entries: Sequence[Entry], version: int) -> list[Blamed
 
 
 def _one_by_one(versions: dict[int, Skill], entries: Sequence[Entry]) -> Iterator[tuple[Entry, Skill]]:
-    """Yield each edit with the skill as it was right after this edit, so that the edits of one step can be told
+    """Yield each edit with the skill as it was right after this edit, so the edits of one step can be told
     apart."""
     for version in sorted({entry.version for entry in entries}):
         group = [entry for entry in entries if entry.version == version]

@@ -32,7 +32,7 @@ def of_outcome(outcome: CheckOutcome) -> list[Finding]:
 
 
 def github(notes: Iterable[Finding]) -> list[str]:
-    """The notes as GitHub's workflow commands. Texts are escaped, so that each command stays on one line."""
+    """The notes as GitHub's workflow commands. Texts are escaped, so each command stays on one line."""
     kinds = {"error": "error", "warning": "warning", "note": "notice"}
     return [
         f"::{kinds[note.level]} file={_property(note.file)},line={note.line},"

@@ -61,7 +61,7 @@ def _print(console: Console, text: str | None) -> None:
 
 
 def _print_json(event: Event) -> None:
-    """Print an event as JSON in ASCII only, so that no model's text can move the cursor of a terminal."""
+    """Print an event as JSON in ASCII only, so no model's text can move the cursor of a terminal."""
     if event.stored:
         print(json.dumps(event.row()), flush=True)
 

@@ -1,6 +1,6 @@
 """OpenTelemetry: a span for the run and one for each step, over OTLP/HTTP or into a file of the run's folder.
 
-The attributes for kind, input, output and metadata have OpenInference's names, so that tools such as Phoenix show them.
+The attributes for kind, input, output and metadata have OpenInference's names, so tools such as Phoenix show them.
 """
 
 from __future__ import annotations
