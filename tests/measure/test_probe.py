@@ -69,7 +69,7 @@ def probed(config: Config, model: Any, skill: str = "", **more: Any) -> Probe:
     ("kind", "headroom", "says", "figures"),
     [
         ("able", "nothing to learn", "solves 100%", (1, 1, 1)),
-        ("wordy", "form only", "solves 100% of these tasks instead of 0%", (0, 0, 1)),
+        ("wordy", "form only", "solves 0% of these tasks as it is, and 100% if it is shown", (0, 0, 1)),
         ("unsteady", "train", "and 100% if the best of 4 samples counts", (0.5, 1, 0.5)),
         ("ignorant", "train", "lacks knowledge", (0, 0, 0)),
         ("lost", "this target cannot", "100% of its replies are cut off, also with the form", (0, 0, 0)),

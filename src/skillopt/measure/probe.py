@@ -190,8 +190,8 @@ def finding(
         return "nothing to learn", f"Nothing to learn: the target solves {pass_1:.0%} of these tasks as it is."
     if formed and formed.right >= FORM and formed.right > pass_1:
         return "form only", (
-            f"Form only: if it sees the form of an answer, the target solves {formed.right:.0%} of these tasks instead "
-            f"of {pass_1:.0%}. A line about the form may be all that the skill needs."
+            f"Form only: the target solves {pass_1:.0%} of these tasks as it is, and {formed.right:.0%} if it is shown "
+            f"the form of an answer. A line about the form may be all that the skill needs."
         )
     last = formed or plain
     if not pass_any and not last.right and last.unusable >= LOST:

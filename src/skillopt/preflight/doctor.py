@@ -111,7 +111,7 @@ async def _agent(config: Config) -> Check:
     except SkillOptError as error:
         problem = str(error)
     if problem:
-        fix = "run the same command line in a terminal; see docs/your_data.md for its key"
+        fix = "run the same command in a terminal; docs/your_data.md says how to pass it a key"
         return failed("target agent", problem, fix)
     return passed("target agent", f"{config.env.command} answered in {time.monotonic() - started:.1f} s")
 

@@ -171,7 +171,7 @@ def refuse_damage(run: RunDirectory) -> None:
     found = [damage for damage in find_damage(run) if not damage.derived]
     if found:
         lines = "\n".join(f"  {damage}" for damage in found)
-        raise Damaged(f"this run is damaged, and nothing was trained on it:\n{lines}\n{WAY_OUT}")
+        raise Damaged(f"this run is damaged, so training did not continue:\n{lines}\n{WAY_OUT}")
     if run.state.exists():
         take_back(run, State.read(run.state))
     else:

@@ -54,7 +54,7 @@ def why_unchanged(summary: Summary, history: Sequence[StepRecord], settings: Set
         what = f"{why}; the scorer or the form that it wants is the likely reason"
         return (
             what,
-            "comparing a reply with its expected answer in the report, then another env.scoring or initial skill",
+            "comparing a reply with its expected answer in the report, then a different env.scoring or initial skill",
         )
     return _none_better(summary, tasks, lost, settings)
 

@@ -74,7 +74,7 @@ def _objection(veto: Veto, before: Mapping[str, float], after: Mapping[str, floa
     if isinstance(answer, str):
         return answer or f"rejected by '{name}'"
     if type(answer).__name__ not in {"bool", "bool_"}:  # bool_ is numpy's
-        raise UserError(f"veto '{name}': returned {answer!r}; a veto must return True, or False or a reason to reject")
+        raise UserError(f"veto '{name}': returned {answer!r}; return True to accept, False or a reason to reject")
     return "" if answer else f"rejected by '{name}'"
 
 
