@@ -61,7 +61,7 @@ def mcp(
         ),
     ] = Path(),
 ) -> None:
-    """Serve MCP on standard input and output, so an agent plans, starts and watches runs and answers letters."""
+    """Serve MCP on standard input and output, so an agent can plan, start and watch runs and answer letters."""
     from skillopt_mcp.server import serve
 
     serve(folder)
