@@ -97,7 +97,7 @@ def digest(work: StepWork) -> BatchDigest:
 
 
 def step_record(
-    work: StepWork, state: State, metric: str, telemetry: StepTelemetry, choices: Collection[str] = ()
+    work: StepWork, state: State, metric: str, telemetry: StepTelemetry, choices: Collection[str]
 ) -> StepRecord:
     """The record of a step; `state` is the state after the step."""
     verdict = work.verdict
