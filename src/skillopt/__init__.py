@@ -100,7 +100,7 @@ _ELSEWHERE = {
     "record.results": ("Comparison", "EvalSummary", "Replication"),
     "skill": ("Edit", "Skill"),
 }
-"""The public names that are not in `skillopt.api`, each with its module."""
+"""For each module other than `skillopt.api`: the public names that it defines."""
 
 
 def __getattr__(name: str) -> typing.Any:

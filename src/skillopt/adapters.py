@@ -1,5 +1,5 @@
-"""Uses dspy's metrics as scorers and gepa's adapters as envs. Neither library is imported until one of its objects is
-used."""
+"""Makes scorers from dspy metrics, and envs from gepa adapters. dspy is imported when such a scorer is called; gepa is
+never imported here."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ def from_dspy(
 ) -> Callable[[Any, str], Any]:
     """Make a scorer from a dspy metric: `train(tasks=trainset, scorer=from_dspy(metric))`.
 
-    The metric gets an Example with the task's fields, and a Prediction with the output as its field `answer`. It may
-    return a bool, a number from 0 to 1, or, as metrics for dspy.GEPA do, a Prediction with score and feedback.
+    The metric gets an Example with the task's fields, and a Prediction with the output in the field that `answer`
+    names. The metric may return a bool, a number from 0 to 1, or a Prediction with score and feedback (as metrics for
+    dspy.GEPA do).
     """
     if not callable(metric):
         raise UserError(f"from_dspy: {metric!r} is not a metric; give a function of (example, prediction)")
@@ -62,7 +63,7 @@ def from_dspy(
 
 @runtime_checkable
 class GepaAdapter(Protocol):
-    """The members of a gepa adapter (gepa.GEPAAdapter) that SkillOpt uses."""
+    """The method that SkillOpt needs of a gepa adapter (gepa.GEPAAdapter)."""
 
     def evaluate(self, batch: list[Any], candidate: dict[str, str], capture_traces: bool = False) -> Any: ...
 
@@ -73,14 +74,15 @@ def from_gepa(
     """Make an env from a gepa adapter: `train(env=from_gepa(adapter, trainset))`.
 
     `tasks` is the adapter's data: a list of dicts, which SkillOpt splits, or a dict of the three splits. The skill is
-    the text of `component`; `others` has the components that do not change. The adapter calls its own models.
+    the text of the component that `component` names; `others` contains the texts of the other components, which do not
+    change. The adapter calls its own models.
     """
     return GepaEnv(adapter, tasks, component, dict(others or {}))
 
 
 class GepaEnv(Env):
-    """An env whose tasks are done by a gepa adapter, one at a time. The text that the adapter writes for reflection is
-    the feedback."""
+    """An env in which a gepa adapter does the tasks, one task per call. The feedback is the text that the adapter
+    writes for reflection."""
 
     task = "Each task is an input of the user's own program, whose instructions the skill is."
     scores_files = True
@@ -88,7 +90,7 @@ class GepaEnv(Env):
 
     def __init__(self, adapter: GepaAdapter, tasks: Tasks, component: str, others: dict[str, str]) -> None:
         if not isinstance(adapter, GepaAdapter):
-            raise UserError(f"from_gepa: {type(adapter).__name__} has no method evaluate; give an adapter of gepa")
+            raise UserError(f"from_gepa: {type(adapter).__name__} has no method 'evaluate'; give a gepa adapter")
         self.name = type(adapter).__name__
         self._adapter, self._component, self._others = adapter, component, others
         self.fingerprint = _fingerprint(adapter, component, others)
@@ -125,8 +127,8 @@ class GepaEnv(Env):
 
 
 def _fingerprint(adapter: GepaAdapter, component: str, others: Mapping[str, str]) -> str:
-    """A hash of the adapter's source and settings, so a different model or metric begins a new run. Whole numbers
-    and lists are left out: an adapter may count its calls in them, and then each use would begin a new run."""
+    """A hash of the adapter's source and settings: if the model or the metric changes, a new run begins. Whole numbers
+    and lists are left out, because an adapter may count its calls in them; then each use would begin a new run."""
 
     def shown(value: object) -> object:
         if value is None or isinstance(value, str | bool | float):
@@ -146,10 +148,12 @@ def _with_data(tasks: Tasks) -> Tasks:
 
 
 def _rows(tasks: object) -> list[Json]:
-    """Make a task from each row of the adapter's data. The task's field `data` contains the row; only the adapter reads
-    it."""
+    """Make a task from each row of the adapter's data. The row is in the task's field `data`, which only the adapter
+    reads."""
     if not isinstance(tasks, Sequence) or not all(isinstance(each, Mapping) for each in tasks):
-        raise UserError("from_gepa: tasks: give the adapter's data as a list of dicts, or three lists by split")
+        raise UserError(
+            "from_gepa: tasks: give the adapter's data as a list of dicts, or as a dict with one list for each split"
+        )
     rows: list[Json] = []
     for data in tasks:
         asked = data.get("question", data.get("input"))
@@ -164,7 +168,7 @@ def _rows(tasks: object) -> list[Json]:
 
 
 def _text(output: Any) -> str:
-    """Return an output as text. If the output is a dict with a single value, return that value."""
+    """Return an output as text. If the output is a dict with a single value, return only that value as text."""
     if isinstance(output, Mapping) and len(output) == 1:
         output = next(iter(output.values()))
     return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False, default=str)

@@ -1,4 +1,5 @@
-"""The commands as functions: train, evaluate, compare, replicate. There is also an async form of each."""
+"""The Python functions `train`, `evaluate`, `compare` and `replicate`, which do the same as the commands. Each function
+has an async form."""
 
 from __future__ import annotations
 
@@ -39,11 +40,11 @@ _PASSED_ON = ("skill", "analysts", "gate", "vetoes", "gates", "schedule", "callb
 
 
 class Trainer:
-    """Trains one skill. A Trainer with the same arguments continues an unfinished run.
+    """Trains one skill. If an earlier run with the same arguments is unfinished, training continues that run.
 
-    `config` is a Config, a YAML file, a dict or None; a list is used as `tasks`. Keywords are config keys
-    (`num_epochs=2`), sections (`budget={"max_usd": 5}`, `env={"scoring": "contains"}`), or objects that replace a name
-    in the config, such as a function as the scorer.
+    `config` is a Config, the path of a YAML file, a dict or None; a list is read as `tasks`. A keyword is a config key
+    (`num_epochs=2`), a section (`budget={"max_usd": 5}`, `env={"scoring": "contains"}`), or an object that replaces a
+    name in the config (a function as the `scorer`).
     """
 
     @one_message
@@ -93,7 +94,8 @@ class Trainer:
 
     @property
     def env(self) -> Env | None:
-        """The env of the tasks or functions that were passed in; None if the config alone makes the env."""
+        """The env that was passed in, or that was made from tasks or functions that were passed in; None if the config
+        alone defines the env."""
         return self._inputs.env
 
     @overload
@@ -101,7 +103,8 @@ class Trainer:
     @overload
     def on(self, kind: type[E], callback: Callable[[E], None]) -> Callable[[E], None]: ...
     def on(self, kind: type[E], callback: Callable[[E], None] | None = None) -> Any:
-        """Call a function at every event of a type; `events.Event` means all types. It can be used as a decorator."""
+        """Call a function at every event of a type; `events.Event` means all types. `on` can also be used as a
+        decorator."""
         if callback is None:
             return lambda function: self.on(kind, function)
         self._callbacks.append((kind, callback))
@@ -133,8 +136,8 @@ class Trainer:
         return result
 
     def interrupt(self) -> None:
-        """Stop the run cleanly, as Ctrl-C does. Call this from a callback or a different thread; `fit` then raises
-        Stopped."""
+        """Stop the run cleanly, as Ctrl-C does; `fit` then raises Stopped. Call this method from a callback or from
+        another thread."""
         self._stop()
 
     def _stop(self) -> bool:
@@ -160,7 +163,8 @@ class Trainer:
 
 @contextlib.contextmanager
 def _showing(progress: Progress) -> Iterator[Sequence[Listener]]:
-    """Yield a list of listeners: one that shows events as they happen, or none if `progress` is False."""
+    """Yield a list with one listener, which shows events as they happen; if `progress` is False, yield an empty
+    list."""
     if not progress:
         yield ()
         return
@@ -177,7 +181,8 @@ def _one_of(name: str, value: Any, known: Sequence[Any]) -> Any:
 
 
 def _functions(name: str, parts: Any) -> None:
-    """Raise if a part is neither callable nor a name. Without this, the error would come only after paid calls."""
+    """Raise UserError if a part is neither callable nor a name. Without this check, the error would come only after
+    paid calls."""
     if not isinstance(parts, Sequence):
         raise UserError(f"{name}: {parts!r} is not a list of functions")
     for part in parts:
@@ -186,7 +191,8 @@ def _functions(name: str, parts: Any) -> None:
 
 
 def shows_progress(chosen: Progress | None) -> Progress:
-    """Return the caller's choice; if it is None, True in a notebook or on a terminal, else False."""
+    """Return the caller's choice. If the choice is None, return True in a notebook or on a terminal, and False
+    elsewhere."""
     _one_of("progress", chosen, (None, True, False, "json"))
     return (in_notebook() or sys.stdout.isatty()) if chosen is None else chosen
 
@@ -199,8 +205,8 @@ def in_notebook() -> bool:
 
 def _report_callback(callback: Callback, kind: str) -> None:
     """Print that a callback failed, with the traceback of its error."""
-    text = f"skillopt: the callback '{plugins.named(callback)}' failed at the event '{kind}'. It is not called again, "
-    text += f"and the run continues (trainer.interrupt() stops a run).\n{traceback.format_exc()}"
+    text = f"skillopt: the callback '{plugins.named(callback)}' failed at the event '{kind}'. This callback is not "
+    text += f"called again, and the run continues (trainer.interrupt() stops a run).\n{traceback.format_exc()}"
     print(redact(text), file=sys.stderr)
 
 
@@ -209,7 +215,7 @@ def _report_callback(callback: Callback, kind: str) -> None:
 def train(config: ConfigLike = None, **arguments: Unpack[TrainArguments]) -> Result:
     """Train a skill to the end and write the report; the arguments are those of `Trainer`.
 
-    Ctrl-C stops the run and keeps everything paid for; if the call is repeated, it continues the run.
+    Ctrl-C stops the run and keeps all paid replies. The same call then continues the run.
     """
     return Trainer(config, **arguments).fit()
 
@@ -237,10 +243,10 @@ async def evaluate_async(
 def evaluate(
     config: ConfigLike, skill: SkillLike, *, split: str = "test", **inputs: Unpack[MeasureArguments]
 ) -> EvalSummary:
-    """Measure a skill on a split. Returns the record of `eval_summary.json`: score, interval, hard, soft, failed …
+    """Measure a skill on a split. Return the content of `eval_summary.json`: score, interval, hard, soft, failed …
 
-    If the split is test, this is recorded in the folder of the run that the skill is from. `tasks`, `scorer`, `agent`,
-    `env`, `models` and config keys mean the same as for `Trainer`.
+    If the skill is from a run and the split is `test`, that run's folder records that the test split was read. The
+    keywords, such as `tasks`, mean the same as for `Trainer`.
     """
     return run_sync(evaluate_async(config, skill, split=split, **inputs))
 
@@ -274,7 +280,7 @@ def compare(
     repeats: int = 1,
     **inputs: Unpack[MeasureArguments],
 ) -> Comparison:
-    """Compare two skills on the same items. Returns the record of `comparison.json`: difference, interval, p, items.
+    """Compare two skills on the same items. Return the content of `comparison.json`: difference, interval, p, items.
 
     The keywords, such as `tasks`, mean the same as for `Trainer`.
     """
@@ -289,7 +295,7 @@ async def replicate_async(
     from skillopt.measure.replicate import replicate as run_seeds
 
     if isinstance(seeds, bool) or not isinstance(seeds, int) or seeds < 1:
-        raise UserError(f"seeds: {seeds!r} is not a whole number of 1 or more")
+        raise UserError(f"seeds: {seeds!r} is not a whole number above 0")
     first = Trainer(config, **arguments)
     numbers = range(first.config.train.seed, first.config.train.seed + seeds)
     more: Keys = {name: value for name, value in arguments.items() if name in _PASSED_ON}
@@ -304,7 +310,8 @@ async def replicate_async(
 @one_message
 @named_by(TrainArguments)
 def replicate(config: ConfigLike = None, *, seeds: int = 5, **arguments: Unpack[TrainArguments]) -> Replication:
-    """Train with several seeds; the other arguments are those of `Trainer`. Return rows, means and intervals."""
+    """Train with several seeds. The other arguments are those of `Trainer`. Return a row for each seed, with the means
+    and intervals over all seeds."""
     return run_sync(replicate_async(config, seeds=seeds, **arguments))
 
 
@@ -320,7 +327,7 @@ async def _measuring(config: ConfigLike, inputs: MeasureArguments) -> AsyncItera
 
 
 def new_training(config: Config, **arguments: Any) -> TrainingLoop:
-    """Make a training loop. Pass it the functions that make the plan, the doctor's advice and the verdict."""
+    """Make a training loop with the usual functions for the plan, the doctor's advice and the verdict."""
     from skillopt.preflight.doctor import preflight
     from skillopt.view.diagnosis import with_verdict
 
@@ -328,13 +335,13 @@ def new_training(config: Config, **arguments: Any) -> TrainingLoop:
 
 
 async def train_config(config: Config, **arguments: Any) -> Result:
-    """Train one of the configs of a command that trains several; the other arguments are those of `TrainingLoop`."""
+    """Train one config, for commands that train several. The other arguments are those of `TrainingLoop`."""
     return await fit_and_report(new_training(config, **arguments))
 
 
 async def fit_and_report(training: TrainingLoop, trackers: Sequence[Tracker] = ()) -> Result:
-    """Train, then write the report, also after a stop. The first Ctrl-C stops the run and keeps all paid replies; a
-    second one ends the process at once."""
+    """Train, then write the report, even if the run was stopped. The first Ctrl-C stops the run and keeps all paid
+    replies; a second Ctrl-C ends the process at once."""
     from skillopt.view.html import write_report
     from skillopt.view.trackers import Tracking
 
@@ -370,7 +377,8 @@ def _interruptible(training: TrainingLoop, loop: asyncio.AbstractEventLoop) -> I
         return
 
     def once(*_: object) -> None:
-        """The signal handler. Python calls it even while the event loop is busy, for example with reading long data."""
+        """Handle a signal. Python calls this function even while the event loop is busy, such as while it reads long
+        data."""
         reset()
         if training.started:
             loop.call_soon_threadsafe(training.interrupt)

@@ -1,7 +1,7 @@
-"""The keyword arguments of the API's functions, such as `train` and `evaluate`: objects, and keys of the config.
+"""The keyword arguments of the API's functions, such as `train` and `evaluate`: config keys, and objects.
 
-Editors read the types below and in keywords.py. Notebooks do not: for them, `named_by` adds the same keywords at run
-time.
+Editors read the types below and in keywords.py. Notebooks do not read types, so `named_by` adds the same keywords to
+the functions at run time.
 """
 
 from __future__ import annotations
@@ -47,26 +47,26 @@ class ModelParts(ModelsKeys, total=False):
 
 
 class InputParts(TypedDict, total=False):
-    """Keywords whose objects replace the tasks and models of the config."""
+    """Keywords for objects that replace the tasks and models of the config."""
 
     tasks: Tasks | None
-    """A list of dicts with question and answer, a data frame, a file ("tasks.csv", "hf:org/name"), or {"train": […],
-    "val": […], "test": […]}."""
+    """A list of dicts with `question` and `answer`, a data frame, a file ("tasks.csv"), a data set ("hf:org/name"), or
+    {"train": […], "val": […], "test": […]}."""
     scorer: ScorerFunction | str | None
     """A function that gets (item, output) and returns a number from 0 to 1, a bool, (number, feedback) or a Score."""
     agent: Function | str | None
-    """A function of (item, skill, model) that does a task and returns its answer."""
+    """A function that gets (item, skill, model), does the task and returns the answer."""
     env: Env | EnvKeys | str | None
-    """An Env, its name, or keys of the section `env`."""
+    """An Env, the name of an env, or a dict of keys of the section `env`."""
     models: ModelParts | Mapping[str, ChatModel] | None
-    """ChatModels by role (`target`, `optimizer`), or keys of the section `models`."""
+    """A dict: ChatModels by role (`target`, `optimizer`), or keys of the section `models`."""
     progress: bool | Literal["json"] | None
-    """True shows progress as the command line does; "json" prints each event as a line of JSON. Unless set, True in a
-    notebook or on a terminal, else False."""
+    """True: show progress as the command line does; "json": print each event as a line of JSON. The default is True in
+    a notebook or on a terminal, and False elsewhere."""
 
 
 class TrainingParts(InputParts, total=False):
-    """Keywords whose objects replace other parts of a training that the config names."""
+    """Keywords for other parts of a training. An object replaces the part that the config names."""
 
     skill: Skill | str | Path | None
     """The initial skill: a Skill, its text, or the path of its file or package."""
@@ -75,17 +75,20 @@ class TrainingParts(InputParts, total=False):
     gate: Gate | str | None
     """An async function (`skillopt.Gate`) that decides in place of the gate that the config names."""
     vetoes: str | Sequence[Veto | str]
-    """Functions that may reject what the gate accepts. They get (before, after): the scores by item."""
+    """Functions that may reject a candidate that the gate accepts. Each gets (before, after): the scores by item under
+    the current skill and under the candidate."""
     schedule: Shape | str | None
-    """A function that gets the run's progress and returns the share of the learning rate to use, both from 0 to 1."""
+    """A function that gets the run's progress (0 to 1) and returns a position of the learning rate (0: its lowest
+    value, 1: its full value)."""
     callbacks: Sequence[Callable[[Event], object]]
-    """Functions that get every event; `Trainer.on` adds a function for one type. A function that raises is reported and
-    not called again; the run continues."""
+    """Functions that get every event; `Trainer.on` adds a function for one type of event. If a function raises an
+    error, the error is printed and the function is not called again; the run continues."""
     trackers: TrackersKeys | str | Sequence[Tracker | str]
-    """Names of trackers, or objects with begin, step, skill, finish and close. A failing tracker cannot harm a run."""
+    """Names of trackers, or objects with the methods `begin`, `step`, `skill`, `finish` and `close`. If a tracker
+    fails, the run continues."""
     mode: Mode
-    """auto: continue or extend the run of this config, or else begin a run; resume: continue or extend only; fresh:
-    always begin a run; separate: like auto, but never extend a run."""
+    """Which run to train. "auto": continue or extend the run of this config; if there is none, begin a run. "resume":
+    only continue or extend a run. "fresh": always begin a run. "separate": like "auto", but never extend a run."""
 
 
 class MeasureArguments(InputParts, ConfigKeys, total=False):
@@ -121,7 +124,7 @@ def named_by(arguments: type[Mapping[str, object]]) -> Callable[[F], F]:
 
 @cache
 def _defaults() -> dict[str, object]:
-    """The defaults of the config keys, by the name of the key; sections have no default."""
+    """The default of each config key, by the key's name without the section. Sections have no default."""
     values = (pair for name, section in Config() if name != "notes" for pair in section)
     return {key: value for key, value in values if key in ConfigKeys.__annotations__}
 

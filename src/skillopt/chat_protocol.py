@@ -8,9 +8,9 @@ from pydantic import GetPydanticSchema, JsonValue
 from pydantic_core import core_schema
 
 JsonObject = dict[str, JsonValue]
-"""Any JSON object."""
 AS_GIVEN = GetPydanticSchema(lambda _source, _handler: core_schema.dict_schema(core_schema.str_schema()))
-"""Marks the type of a record's field: the field then keeps every key that an endpoint or agent adds to a message."""
+"""An annotation for a dict in a record. With it, the record keeps every key of the dict, also keys that an endpoint or
+agent added."""
 
 
 class FunctionCall(TypedDict):
@@ -43,13 +43,13 @@ class Message(TypedDict, total=False):
     """One message in the form of the OpenAI chat protocol. Fields that an endpoint or an agent adds are kept."""
 
     role: str
-    """The message's role: system, user, assistant or tool."""
+    """The message's role: `system`, `user`, `assistant` or `tool`."""
     content: str | list[ContentPart] | None
     name: str
     tool_calls: list[ToolCall]
     tool_call_id: str
     skill: str
-    """In a stored trajectory: the hash of the skill, in place of its text."""
+    """The hash of the skill. In stored trajectories, it replaces the skill's text."""
 
 
 class FunctionDefinition(TypedDict):
@@ -59,7 +59,7 @@ class FunctionDefinition(TypedDict):
 
 
 class ToolDefinition(TypedDict):
-    """A function that the target may call, as the OpenAI chat protocol describes it."""
+    """The description of a function that the target may call, in the form of the OpenAI chat protocol."""
 
     type: str
     function: FunctionDefinition

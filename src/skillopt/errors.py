@@ -13,15 +13,15 @@ class UserError(SkillOptError):
 
 
 class MissingKey(UserError):  # noqa: N818 - says it all
-    """The environment has no key for a model. With --skip-without-key, `skillopt check` then only lints."""
+    """The environment has no key for a model. With `--skip-without-key`, `skillopt check` then only lints."""
 
 
 class Damaged(UserError):  # noqa: N818 - says it all
-    """A file of a run is not as training wrote it. Training does not use such a file."""
+    """A file of a run is not as training wrote it, so training does not use the file."""
 
 
 BY_HAND = "interrupted"
-"""The text of the error Stopped after Ctrl-C. If the error has any other text, the text describes a problem."""
+"""The text of the error `Stopped` if Ctrl-C stopped the run. Any other text of that error describes a problem."""
 
 
 class Stopped(SkillOptError):  # noqa: N818 - not a fault
@@ -36,7 +36,7 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _SHUT = {errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
 _SQLITE = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN")
 DiskError = (OSError, sqlite3.Error)
-"""Types of errors that a disk problem may cause. `is_disk_trouble` says whether it caused a certain error."""
+"""Types of errors that a disk problem may cause. `is_disk_trouble` says whether a disk problem caused a given error."""
 
 
 def is_disk_trouble(error: OSError | sqlite3.Error) -> bool:

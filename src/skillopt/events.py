@@ -1,6 +1,6 @@
-"""The events of a training, for callbacks; each has a type.
+"""The types of the events that a training sends to callbacks.
 
-    trainer = skillopt.Trainer("configs/sim/default.yaml")
+trainer = skillopt.Trainer("configs/sim/default.yaml")
 
     @trainer.on(skillopt.events.GateDecided)
     def show(event):

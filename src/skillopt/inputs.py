@@ -41,13 +41,14 @@ KeysLike = Mapping[str, Any]
 """Config keys or sections, as a program passes them."""
 Functions = dict[str, Callable[..., Any]]
 PARTS = ("tasks", "scorer", "agent", "skill", "analysts", "gate", "vetoes", "schedule", "callbacks", "progress", "mode")
-"""Arguments of `Trainer` whose objects replace names in the config."""
+"""Arguments of `Trainer` that are not config keys."""
 ConfigLike = Config | str | Path | KeysLike | Sequence[KeysLike] | None
-"""A config, the path of its file, or a dict of its sections; a list means tasks."""
+"""A config, the path of a config file, or a dict of sections; a list is read as tasks."""
 SkillLike = Skill | str | Path
-"""A skill, its text, or its name: a path, or `initial` or `best` of the config's run."""
+"""A Skill, the text of a skill, or a name: a path, or `initial` or `best` (the skills of the config's run)."""
 _PATH = re.compile(r"(?:~|\.{1,2})?/.*|\S*|.*\.(?:md|markdown|txt)")
-"""Matches a name that looks like a path, not like a text: one word, a path's beginning, or a file's ending."""
+"""Matches a string that looks like a path, not like the text of a skill: a single word, or a string that begins like a
+path or ends like a file name."""
 
 
 @dataclass(kw_only=True)
@@ -56,7 +57,7 @@ class Inputs:
 
     config: Config
     env: Env | None
-    """The env that was passed in or that other arguments make; None if only the config is needed to make the env."""
+    """The env that was passed in, or that was made from other arguments; None if the config alone defines the env."""
     models: dict[str, ChatModel]
     reopen: Callable[[], Env | None] | None
     """A function that opens the env again; None if the caller passed the env in (the caller then closes it)."""
@@ -86,8 +87,8 @@ def read_inputs(
     models: KeysLike | None = None,
     **keys: Any,
 ) -> Inputs:
-    """Sort the arguments into a config and objects. If the config alone does not make the env, open the env; the caller
-    uses it inside `Inputs.open`. API keys may be in `.env`."""
+    """Separate the arguments into a config and objects. If the config alone does not define the env, open the env; the
+    caller then uses the env in a block of `Inputs.open`. API keys are also read from the file `.env`."""
     from skillopt.tasks.base import as_env
     from skillopt.tasks.memory import own_env
 
@@ -145,8 +146,8 @@ def _models(keys: Keys, models: KeysLike | None) -> dict[str, ChatModel]:
 
 
 def named_parts(keys: Keys, given: Mapping[str, tuple[str, Any]]) -> Keys:
-    """Add the parts that are names to `keys`, and return the parts that are objects, by keyword. `given` has the config
-    key and the value of each keyword."""
+    """Add the values that are names to `keys`. Return the values that are objects, by keyword. `given` contains the
+    config key and the value of each keyword."""
     objects: Keys = {}
     for name, (dotted, value) in given.items():
         section, _, key = dotted.partition(".")
@@ -169,8 +170,8 @@ def _add(keys: Keys, section: str, values: KeysLike) -> None:
 
 
 def _plain(tree: Any, functions: Functions) -> Any:
-    """Return a config or keywords without functions. Functions for `agent` and `scoring`, also in the section `env`,
-    are put into `functions`."""
+    """Return a config or keywords without the functions for `agent` and `scoring`, also without those in the section
+    `env`. Put these functions into `functions`."""
     if not isinstance(tree, Mapping):
         return tree
     plain: Keys = {}
@@ -185,8 +186,9 @@ def _plain(tree: Any, functions: Functions) -> Any:
 
 
 def read_skill_input(skill: SkillLike, names: Sequence[str] = ()) -> Skill | str:
-    """Return a Skill if `skill` is a Skill or a text; else the name of an existing skill: a path, one of `names`, or
-    RUN@3. A string is a text if it has several lines, or several words that do not look like a path."""
+    """If `skill` is a Skill or the text of one, return a Skill. Otherwise return the name of a skill: an existing path,
+    one of `names`, or RUN@3. A string is a text if it has several lines, or several words that do not look like a
+    path."""
     if isinstance(skill, Skill):
         return skill
     if not isinstance(skill, str | Path):
@@ -200,7 +202,7 @@ def read_skill_input(skill: SkillLike, names: Sequence[str] = ()) -> Skill | str
     also = f", one of: {', '.join(names)}" if names else ""
     raise UserError(
         f"skill: '{name}' does not exist; give the path of a Markdown file or of a package's folder{also}, or the "
-        "skill's text: as skillopt.Skill(text) if it looks like a path"
+        "skill's text (as skillopt.Skill(text) if the text looks like a path)"
     )
 
 
@@ -208,8 +210,8 @@ def read_skill_input(skill: SkillLike, names: Sequence[str] = ()) -> Skill | str
 
 
 def configure(config: ConfigLike = None, keys: KeysLike | None = None, overrides: Sequence[str] = ()) -> Config:
-    """The config with the values of keywords. A keyword is a key (`num_epochs=2`) or a section (`budget={"max_usd":
-    5}`)."""
+    """Return the config with the values of `keys` and `overrides`. Each of the `keys` is a config key (`num_epochs=2`)
+    or a section (`budget={"max_usd": 5}`)."""
     where = "config"
     if isinstance(config, Config):
         tree: Keys = config.model_dump(mode="json", exclude_unset=True)
@@ -256,7 +258,7 @@ def _place(tree: Keys, name: str, value: Any) -> None:
 def _nearest(name: str) -> str:
     names = [*Config.model_fields, *PARTS, *(key for section in Config.model_fields for key in _keys(section))]
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    every = "a keyword is a config key or section; docs/reference/config.md has all"
+    every = "a keyword is a config key or section; docs/reference/config.md lists them"
     return f"did you mean '{near[0]}'?" if near else every
 
 

@@ -1,10 +1,10 @@
 """Protects secrets: configs only name them, child processes do not get them, texts from outside are redacted.
 
-These are secrets: the value of an environment variable whose name says so (`…_KEY`, `…_TOKEN_2`, `DB_PASS_PROD` …) or
-that a config names as a key; the password in the URL of a variable (for a proxy, also with user and host); a token that
-SkillOpt fetched. Every text from outside (a reply, an error, the result of a rollout) is redacted before it is used, so
-that no secret gets into a journal, a file, a log or onto the screen. Values of fewer than twelve characters are not
-searched for, because they may be ordinary words.
+The secrets are: the values of environment variables with a name such as `…_KEY`, `…_TOKEN_2` or `DB_PASS_PROD`; the
+values of variables that a config names as keys; the password in a variable's URL (for the URL of a proxy, also user,
+password and host together); and tokens that SkillOpt fetched. Every text from outside (a reply, an error, the result of
+a rollout) is redacted before it is used, so no secret gets into a journal, a file, a log or onto the screen. Secrets of
+fewer than twelve characters are not searched for, because they may be ordinary words.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _SECRET_NAME = re.compile(
     re.VERBOSE,
 )
 _SECRET_URL = re.compile(r"(?:^|_)(?:SECRET_URL|WEBHOOK(?:_URL)?|KUBECONFIG_(?:B|BASE|CONTENT|DATA))\Z")
-"""Matches names of variables that hold a secret address or a kubeconfig, which contains keys. Digits are
-removed from a name before the match: `_B64` becomes `_B`."""
+"""Matches the names of variables that contain a secret address or a kubeconfig (a text with keys). Digits are removed
+from a name before the match: `_B64` becomes `_B`."""
 _NUMBER = re.compile(r"\d+(?=_|\Z)")
 _STAGE = re.compile(
     r"(?:_(?:BACKUP|CI|DEV|DEVELOPMENT|LIVE|NEW|OLD|PRIMARY|PROD|PRODUCTION|SECONDARY|STAGING|TEST))+\Z"
@@ -81,7 +81,7 @@ _HOLDS_KEY = re.compile(
 """Matches the name of an option whose value can only be a secret."""
 
 _named: set[str] = set()
-"""Names of the environment variables that configs name as keys."""
+"""The environment variables that configs name as API keys."""
 _fetched: dict[str, str] = {}
 """Tokens that SkillOpt fetched and that are not in the environment."""
 
@@ -90,8 +90,8 @@ _fetched: dict[str, str] = {}
 
 
 def refuse_keys(tree: Mapping[str, Any], where: str) -> None:
-    """Raise if a config contains the value of a key. From now on, variables that the config names for keys are secret,
-    too."""
+    """Raise UserError if a config contains an API key. The values of the environment variables that the config names as
+    keys are secrets from now on."""
     known = secrets()
     for dotted, value in _texts(tree, ""):
         if dotted.endswith("_key_name") and value:
@@ -111,7 +111,7 @@ def refuse_keys(tree: Mapping[str, Any], where: str) -> None:
 
 
 def refuse_secrets(text: str, where: str, known: Secrets | None = None) -> None:
-    """Raise if a text that a run would store and show contains a secret of the environment."""
+    """Raise UserError if a text contains a secret of the environment. The caller would store and show the text."""
     for secret, name in (secrets() if known is None else known).items():
         if secret in text:
             raise UserError(
@@ -121,7 +121,8 @@ def refuse_secrets(text: str, where: str, known: Secrets | None = None) -> None:
 
 
 def key_lines(text: str) -> list[int]:
-    """The numbers (from 1) of lines with a secret of the environment or a likely key. Placeholders are ignored."""
+    """The numbers (from 1) of the lines that contain a secret of the environment, or a text that looks like a key.
+    Placeholders are ignored."""
     known = secrets()
     lines = []
     for number, line in enumerate(text.split("\n"), 1):
@@ -176,7 +177,7 @@ def scrub(value: T, known: Secrets | None = None) -> T:
 
 
 def secrets() -> Secrets:
-    """The secrets that are in the environment now, in every form that a text may contain: plain, JSON, URL and HTML."""
+    """The secrets that are in the environment now, as plain text and as they are written in JSON, URLs and HTML."""
     forms = {
         form: name
         for name, value in os.environ.items()
@@ -188,7 +189,7 @@ def secrets() -> Secrets:
 
 
 def remember(token: str) -> None:
-    """Treat a fetched token, which is in no variable, as a secret."""
+    """Treat a token that SkillOpt fetched as a secret; no environment variable has it."""
     if len(token) >= _SHORTEST:
         _fetched[token] = "a fetched token"
 
@@ -232,7 +233,7 @@ def _withheld(name: str, value: str) -> bool:
 
 
 def guard_terminal() -> None:
-    """Redact errors that threads and logs print, because any library may have written them."""
+    """Redact the errors that threads and logs print: the texts may come from any library and contain secrets."""
 
     def show(args: threading.ExceptHookArgs) -> None:
         sys.stderr.write(redact("".join(traceback.format_exception(args.exc_type, args.exc_value, args.exc_traceback))))

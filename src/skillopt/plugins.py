@@ -1,4 +1,4 @@
-"""Loads parts from other packages by their entry points, if the config names a part that is not built in."""
+"""Loads parts that are not built in, such as analysts and gates, from other packages by their entry points."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ GROUPS = {
 
 @cache
 def _installed(_path: tuple[str, ...]) -> EntryPoints:
-    """Every entry point of every package. Cached, because reading them takes longer than everything else at a start."""
+    """Every entry point of every installed package. Cached, because reading them takes longer than the rest of a
+    command's start."""
     return EntryPoints(point for package in distributions() for point in package.entry_points)
 
 
@@ -40,12 +41,12 @@ def names(kind: str) -> list[str]:
 
 
 def reference(kind: str, name: str) -> str:
-    """The import path `module:name` of a registered part; empty if no package has registered a part of that name."""
+    """The import path `module:name` of a registered part; empty if no package has registered a part with that name."""
     return next((point.value for point in registered(kind).select(name=name)), "")
 
 
 def load(kind: str, name: str, *, key: str, known: Iterable[str]) -> Any:
-    """The part that a package has registered under a name; `key` is the config key that an error names."""
+    """Return the part that a package has registered under a name. Error messages name the config key `key`."""
     for point in registered(kind).select(name=name):
         try:
             return point.load()
@@ -65,8 +66,8 @@ def instance(part: Any) -> Any:
 
 
 async def called(work: Callable[[], Any], threads: Executor | None = None) -> Any:
-    """Call a user's function, of which `work` is a `partial`, and return its result. An async function is awaited; any
-    other function runs in a thread, so calls in flight do not wait for it."""
+    """Call a user's function (`work` is a `partial` of it) and return its result. An async function is awaited. Any
+    other function runs in a thread, so model calls in flight do not wait for it."""
     if inspect.iscoroutinefunction(work):
         return await work()
     result = await asyncio.get_running_loop().run_in_executor(threads, copy_context().run, work)
@@ -74,17 +75,18 @@ async def called(work: Callable[[], Any], threads: Executor | None = None) -> An
 
 
 def named(part: Any) -> str:
-    """A part's name for people."""
+    """The name of a part in messages and reports."""
     if isinstance(part, partial):
         return named(part.func)
     return str(getattr(part, "name", "") or getattr(part, "__name__", "") or type(part).__name__)
 
 
 def fingerprint(part: Any, *, module: bool = True) -> str:
-    """A part's name and a hash of its source. With it, a run is not continued with a different gate than it began with.
+    """A part's name and a hash of its source. Runs store it, so a run is not continued with a different gate than it
+    began with.
 
-    Variables that a function closes over are not part of the hash; pass them as a dataclass's fields or as `partial`
-    arguments. If `module` is false, the function's module makes no difference.
+    Variables in a function's closure are not part of the hash; pass them as a dataclass's fields or as `partial`
+    arguments. If `module` is false, the name of the function's module is left out.
     """
     if isinstance(part, partial):
         return f"{fingerprint(part.func, module=module)}{part.args!r}{sorted(part.keywords.items())!r}"

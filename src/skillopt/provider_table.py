@@ -1,7 +1,7 @@
-"""The table of model providers, with one row for each. To add a provider, add a row here and a line in
+"""The table of model providers, with one row per provider. To add a provider, add a row here and a line in
 docs/providers.md; no other code looks at the prefix of a model's name.
 
-Imports only the standard library, because configs, records and commands read the table.
+This module imports only the standard library, because configs, records and commands read the table.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ _LIBRARY = "skillopt.models.providers:open_provider"
 
 @dataclass(frozen=True, kw_only=True)
 class Provider:
-    """One provider of models. The defaults are those of an endpoint on the network that bills by the token."""
+    """One provider of models. The defaults of the fields fit a network endpoint that bills by the token."""
 
     prefix: str
     """The part of the models' names before the colon, such as `openai`."""
     factory: str = _LIBRARY
     """`module:function` that makes the ChatModel from a ModelSpec (models/base.py); imported when it is needed."""
     families: str = ""
-    """A regular expression that matches the beginning of the models' names. It is used for a hint if a config's model
-    has no provider."""
+    """A regular expression that matches the beginning of the models' names. It is used for a hint if a config names a
+    model without a provider."""
     roles: tuple[str, ...] = ("target", "optimizer")
     """The roles that the models can have."""
     role_hint: str = ""
@@ -38,15 +38,15 @@ class Provider:
     key_optional: bool = False
     """True if the models can be called without a key."""
     url: str = ""
-    """The base URL; empty if the client library has it, or if no URL is needed."""
+    """The base URL; empty if the client library knows the URL, or if no URL is needed."""
     url_variable: str = ""
-    """An environment variable that replaces the base URL."""
+    """The environment variable whose value replaces the base URL."""
     url_setting: str = ""
     """The config key that has the base URL for all roles."""
     url_hint: str = ""
     """The error message if no base URL is set."""
     limit_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    """The parameter of the OpenAI chat protocol that limits a reply."""
+    """The parameter of the OpenAI chat protocol that limits the length of a reply."""
 
     is_local: bool = False
     """True if the models run on this machine, without an account."""
@@ -59,7 +59,7 @@ class Provider:
     runs_program: bool = False
     """True if a call starts a program of the user."""
     path: Literal["", "file", "folder"] = ""
-    """`file` or `folder` if a model's name may be such a path; else empty."""
+    """`file` or `folder` if a model's name may be the path of a file or folder; else empty."""
     takes_images: bool | None = None
     """True if the models take images; None if that depends on the model."""
     deterministic: bool | None = False
@@ -67,7 +67,7 @@ class Provider:
     human_paced: bool = False
     """True if a reply may take hours, because a person writes it."""
     probed_roles: tuple[str, ...] = ("target", "optimizer")
-    """The roles in which the doctor sends a test request."""
+    """The roles for which `skillopt doctor` sends a test request to the model."""
     call_timeout: float = 120.0
     """Seconds until a call without an answer is ended and retried, unless the config says otherwise."""
     max_concurrency: Callable[[], int] | None = None
@@ -75,14 +75,14 @@ class Provider:
     it."""
 
     cache_settings: tuple[str, ...] = ()
-    """Settings of the client library that ask the endpoint to cache the beginning of requests: tools and system prompt.
-    Empty if the endpoint caches without a setting, or has no cache."""
+    """Settings of the client library that ask the endpoint to cache the beginning of requests (tools and system
+    prompt). Empty if the endpoint caches without a setting, or has no cache."""
     cached_from: int = 0
-    """The minimum number of tokens of a prefix that the endpoint caches (some models need more); 0 if no cache is
-    known."""
+    """The minimum number of tokens that the beginning of a request needs to be cached (some models need more); 0 if no
+    cache is known."""
     warms_cache: bool = False
-    """True if a prefix is in the cache only after the first reply to it, and each request sent before that reply pays
-    for writing it again. If True, the first request is sent alone."""
+    """True if the beginning of requests is cached only after the first reply, and each request before that reply pays
+    for writing it into the cache again. The first request is then sent alone."""
 
     price_list: str = ""
     """The provider's name in the package genai-prices; empty if that package does not have the prices."""
@@ -105,7 +105,7 @@ def cores() -> int:
 
 def local_processes() -> int:
     """The number of requests that a model on this machine's CPU answers at the same time: one for each core that this
-    process may use, but at most four, since each request has a separate context in memory."""
+    process may use, but at most four, because each request needs a separate context in memory."""
     return min(cores(), 4)
 
 
@@ -141,8 +141,8 @@ _ROWS = (
         prefix="handoff",
         factory="skillopt.models.handoff:open_handoff",
         roles=("optimizer",),
-        role_hint="is for the optimizer and the judge; a target does every task of every split again for each skill: "
-        "name a model or a command that does not learn from one task to the next",
+        role_hint="is for the optimizer and the judge. A target does the same tasks again for each skill: name a model "
+        "or a command that does not learn from one task to the next",
         needs_model=False,
         path="folder",
         human_paced=True,
@@ -187,7 +187,7 @@ _ROWS = (
         factory="skillopt.models.openai_chat:open_openai",
         key_optional=True,
         url_setting="hardware.vllm_url",
-        url_hint="no URL; set hardware.vllm_url=http://127.0.0.1:8000/v1 or the role's own url",
+        url_hint="no URL; set hardware.vllm_url=http://127.0.0.1:8000/v1 or a role's URL, such as models.target_url",
     ),
     # The best known providers of pydantic-ai; all other providers that it knows by name also work.
     Provider(
@@ -230,13 +230,15 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 def provider_of(name: str) -> Provider:
-    """The provider of `provider:model`: a row of the table, a coding agent, else a provider of the client library."""
+    """The provider of a model named `provider:model`: a row of the table, or a coding agent, or else a provider that
+    only the client library knows."""
     prefix, _ = split_name(name)
     return PROVIDERS.get(prefix) or _agent(prefix) or Provider(prefix=prefix)
 
 
 def program_of(name: str) -> Provider:
-    """The provider of a model; if the model is a command of a coding agent (`command:codex`), that agent's provider."""
+    """The provider of a model. If the model is the command of a coding agent (`command:codex`), the provider of that
+    agent."""
     row = provider_of(name)
     return (_agent(split_name(name)[1]) if row is COMMAND else None) or row
 
@@ -251,7 +253,7 @@ def _agent(name: str) -> Provider | None:
         prefix=name,
         factory=COMMAND.factory,
         roles=("optimizer",),
-        role_hint="answers as the optimizer or judge; as the target set env.command",
+        role_hint="works as the optimizer or judge; to use it as the target, set env.command",
         needs_model=False,
         runs_program=True,
         reports_cost=preset.reports_cost,

@@ -1,8 +1,8 @@
-"""Statistics of paired measurements, by exact formulas if these exist; no other package is needed.
+"""Statistics of paired measurements. Exact formulas are used if they exist; no other package is needed.
 
 The tests below compare two skills item by item. They assume only this: if neither skill is better, each sample of an
-item is equally likely with both skills. They are valid for few items, for any score between 0 and 1, and for items of
-very different difficulty.
+item could equally well come from either skill. They are valid for few items, for any score between 0 and 1, and for
+items of very different difficulty.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from statistics import NormalDist, correlation, fmean, stdev
 
 Samples = tuple[Sequence[float], Sequence[float]]
-"""The scores of one item: some under the current skill, and the same number under the candidate."""
+"""The scores of one item: first those under the current skill, then the same number under the candidate."""
 
 _DRAWS = 4000
-"""The number of random permutations. They are used if a score is neither 0 nor 1."""
+"""The number of random permutations. They replace the exact formula if any score is neither 0 nor 1."""
 _T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 """Student's t for 95 %, two-sided, by degrees of freedom from 1."""
 
@@ -50,10 +50,11 @@ def bootstrap(values: Sequence[float], confidence: float = 0.95, draws: int = 20
 
 
 def gain_interval(differences: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
-    """95 % interval of the mean difference of two skills; None without items.
+    """Confidence interval of the mean difference between two skills; None without items.
 
-    The width is never 0: if all of ten items changed, most other items would change, but perhaps not all. If the
-    differences come from scores of 0 and 1 or are all equal, one won and one lost item are added (Bonett and Price).
+    The width is never 0: even if all ten of ten items improved, some other items might not improve. If all differences
+    are -1, 0 or 1, or all are equal, one won and one lost item are added (Bonett and Price); else the bootstrap is
+    used.
     """
     if not differences:
         return None
@@ -84,7 +85,7 @@ def seeds_interval(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 def student_t(freedom: int) -> float:
-    """Student's t for 95 %, two-sided; above ten degrees of freedom by an expansion that is exact to 0.001."""
+    """Student's t for 95 %, two-sided; above ten degrees of freedom, a series with an error below 0.001."""
     if freedom <= len(_T95):
         return _T95[freedom - 1]
     z = NormalDist().inv_cdf(0.975)
@@ -94,14 +95,15 @@ def student_t(freedom: int) -> float:
 
 
 def sign_test(wins: int, losses: int) -> float:
-    """McNemar's exact test, one-sided: the probability that at least this many of the differing items are wins by
-    chance."""
+    """McNemar's exact test, one-sided: the probability that, by chance alone, at least `wins` of the differing items
+    are wins."""
     total = wins + losses
     return sum(math.comb(total, k) for k in range(wins, total + 1)) / int(2**total)
 
 
 def permutation_p(samples: Sequence[Samples]) -> float:
-    """The one-sided p-value: the probability that a candidate that is not better looks at least this good.
+    """The one-sided p-value: the probability that a candidate looks at least this good by chance, although it is not
+    better.
 
     The samples of each item are assigned to the two skills in every possible way. The weight of an item is the square
     of its difference, so a few items that always differ weigh more than many that sometimes differ. With one sample of
@@ -141,9 +143,9 @@ def _exact(counts: Sequence[tuple[int, int, int]]) -> float:
 
 
 def _drawn(samples: Sequence[Samples]) -> float:
-    """The p-value by random permutations with a fixed seed; the observed order is one of them. The order of samples and
-    items makes no difference. Items whose samples are all equal are left out: permuting them changes nothing.
-    """
+    """The p-value from random permutations with a fixed seed; the observed order counts as one more permutation. The
+    order of samples and items makes no difference. Items whose samples are all equal are left out, because permuting
+    their samples changes nothing."""
     observed = math.fsum(_weight(math.fsum(b) - math.fsum(a)) for a, b in samples)
     pools = sorted(sorted([*a, *b]) for a, b in samples if len({*a, *b}) > 1)
     sums = [math.fsum(pool) for pool in pools]
@@ -159,8 +161,9 @@ def _drawn(samples: Sequence[Samples]) -> float:
 def smallest_detectable(items: int, noise: float, alpha: float = 0.05) -> float:
     """An estimate of the smallest true gain that the paired gate finds in four of five cases, as a share of the items.
 
-    `noise` is the share of rollouts whose outcome flips. Without noise one item is enough. With noise, items that are
-    really better must be told from items that only seem to differ; bench/gate.py checks the estimate by simulation.
+    `noise` is the share of rollouts whose outcome flips. Without noise one item is enough. With noise, the gate must
+    distinguish items that are really better from items that differ by chance. bench/gate.py checks the estimate by
+    simulation.
     """
     repeats = 5
     step, spread = (1 - 2 * noise) ** 2, 2 * noise * (1 - noise)
@@ -178,7 +181,7 @@ def smallest_detectable(items: int, noise: float, alpha: float = 0.05) -> float:
 
 
 def kappa(first: Sequence[bool], second: Sequence[bool]) -> float | None:
-    """Cohen's kappa of two raters who say yes or no; None if both give only one and the same answer."""
+    """Cohen's kappa of two raters who say yes or no; None if all answers of both raters are the same."""
     if not first:
         return None
     a, b = fmean(first), fmean(second)

@@ -32,8 +32,7 @@ def run_sync(work: Coroutine[Any, Any, T], interrupt: Callable[[], bool] = lambd
 
 
 def one_message(function: F) -> F:
-    """A decorator. The decorated function raises errors of SkillOpt without their causes, because the message says
-    all."""
+    """A decorator that removes the causes from errors of SkillOpt, because the error's message says everything."""
 
     @functools.wraps(function)
     def called(*arguments: Any, **keys: Any) -> Any:
@@ -81,8 +80,8 @@ def _in_a_loop() -> bool:
 
 @contextlib.contextmanager
 def ending_shortly() -> Iterator[None]:
-    """If the work in this block is stopped and nothing catches that, the program ends with a message and no traceback,
-    as a command does."""
+    """If the work in this block is stopped and no code catches that error, the program ends with a message and without
+    a traceback, as a command does."""
     try:
         yield
     except (Stopped, KeyboardInterrupt):

@@ -1,4 +1,4 @@
-"""Docker, for tasks that need it: an image for each task, a container for each rollout.
+"""Runs tasks that need Docker. Each task has an image, and each rollout has a container.
 
 No folder of this machine is mounted; files are copied in and out. A container is removed at the end of its rollout. If
 the run is killed, the container ends by itself when the task's time limits are over.
@@ -67,7 +67,7 @@ def docker_problem() -> str:
 
 
 class Container:
-    """A running container. Commands in it return a SandboxResult; if the container itself fails, DockerError is
+    """A running container. A command in it returns a SandboxResult. If the container itself fails, DockerError is
     raised."""
 
     def __init__(self, name: str, workdir: str) -> None:
@@ -90,7 +90,7 @@ class Container:
             raise DockerError(f"the container ended too early: {_end(done.stderr, 1) or 'is its memory too small?'}")
 
     async def setup(self, command: str) -> None:
-        """Run a command of SkillOpt as root, in `/`, since the task's WORKDIR may be gone."""
+        """Run a command of SkillOpt as root in `/`, because the task's WORKDIR may be gone."""
         done = await self.run(["sh", "-c", command], 60, options=("-u", "0", "-w", "/"))
         if not done.ok:
             raise DockerError(f"'{command}' fails in the container: {_end(done.stderr, 1) or done.reason}")

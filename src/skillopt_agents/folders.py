@@ -38,8 +38,7 @@ from skillopt_agents.docker import PREFIX, SKILL_DIR, Container, Docker, DockerE
 _MOST = 64 << 20
 _MOST_NAMED = 50
 _SPARE = 900.0
-"""Seconds after the time limits of agent and tests at which a container ends by itself. Normally it is removed
-earlier."""
+"""A container that was not removed ends by itself this many seconds after the time limits of agent and tests."""
 _FORM = "a task is a folder with instruction.md, task.toml, environment/ and tests/test.sh"
 _BUILDS = {"Dockerfile", "docker-compose.yaml", "docker-compose.yml"}
 _PLAIN_PATH = re.compile(r"(/\w[\w.-]*)+")
@@ -81,7 +80,9 @@ class FoldersEnv(QAEnv):
         config = config.model_copy(update={"options": more})
         super().__init__(config, splits, scorer=self._tests, starts=starts, local=local)
         if contained and not isinstance(self._agent, ShellAgent):
-            raise UserError(f"{contained[0]}: needs Docker, and only the shell agent works there; set env.agent: shell")
+            raise UserError(
+                f"{contained[0]}: needs Docker, and only the shell agent works in Docker; set env.agent: shell"
+            )
 
     async def run(self, item: Item, skill: Skill, chat: Chat) -> Episode:
         agent = self._agent
@@ -124,8 +125,8 @@ class FoldersEnv(QAEnv):
 
 
 async def changes_in(container: Container, before: WorkspaceStart | None, most: int) -> list[FileChange]:
-    """Return the changes: the changed files in the container's WORKDIR, with their contents if they can be read, and
-    the paths of all other changes."""
+    """Return the files that were changed. For files in the container's WORKDIR, this includes the contents if they can
+    be read; for all other files, only the paths."""
     kinds = {"A": "added", "C": "changed", "D": "removed"}
     changes = [
         FileChange.model_validate({"path": path, "kind": kinds.get(kind, "changed")})
@@ -243,8 +244,8 @@ def _settings(file: Path) -> TaskSettings:
 
 
 class TestsCheck(Scorer):
-    """Runs a task's tests/test.sh in the sandbox or container, after the agent has ended. The workspace is at the
-    task's WORKDIR, the tests are at /tests, and they write the reward to /logs/verifier."""
+    """Runs a task's tests/test.sh in the sandbox or container, after the agent has ended. There, the workspace is at
+    the task's WORKDIR and the tests are at /tests. The tests write the reward to /logs/verifier."""
 
     __test__ = False  # not a pytest class
     needs_workspace = True
@@ -288,8 +289,8 @@ class TestsCheck(Scorer):
         return self._tasks[item.id].machine is not None
 
     def container(self, item: Item, seconds: float = 0) -> AbstractAsyncContextManager[Container]:
-        """Start the container of a task that needs Docker. The container ends by itself after `seconds` plus the time
-        limit of the tests."""
+        """Start the container of a task that needs Docker. If nobody removes the container, it ends by itself some time
+        after `seconds` plus the time limit of the tests."""
         task = self._tasks[item.id]
         assert task.machine
         life = seconds + self._limits.seconds + _SPARE
@@ -297,8 +298,8 @@ class TestsCheck(Scorer):
         return self._docker.container(tag, task.folder / "environment", task.machine, life)
 
     async def score_container(self, item: Item, container: Container) -> Score:
-        """Run the tests in the container and return their score. The tests are copied in only now, so they replace
-        files that the agent left at their paths."""
+        """Run the tests in the container and return their score. The tests are copied into the container only now, so
+        they replace files that the agent may have left at the same paths."""
         with tempfile.TemporaryDirectory(prefix="skillopt-check-") as root:
             tests, logs = Path(root, "tests"), Path(root, "logs")
             self._write(item, tests)

@@ -69,7 +69,8 @@ def parse_codex(stdout: str) -> AgentOutput:
 
 
 def parse_opencode(stdout: str) -> AgentOutput:
-    """Parse the output of `opencode run --format json`: tool calls and parts of the answer, and tokens by step."""
+    """Parse the output of `opencode run --format json`: tool calls, parts of the answer, and the tokens of each
+    step."""
     agent, parts = AgentOutput(), list[str]()
     for event in json_events(stdout):
         kind, part = event.get("type"), event.get("part") or {}
@@ -93,7 +94,7 @@ def parse_opencode(stdout: str) -> AgentOutput:
 
 
 def parse_gemini(stdout: str) -> AgentOutput:
-    """Parse `gemini --output-format json`: one object with the answer and the tokens, after any other output."""
+    """Parse `gemini --output-format json`: one object with the answer and the tokens, which may follow other output."""
     text = "\n" + stdout.strip()
     for event in json_events(text[max(text.rfind("\n{\n"), 0) :]):
         if "response" in event or "error" in event:

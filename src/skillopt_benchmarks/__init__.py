@@ -1,1 +1,2 @@
-"""The paper's benchmarks and others. They are registered as envs through entry points, like those of any package."""
+"""The benchmarks of the paper, and others. They are registered as envs through entry points, as the envs of any package
+are."""

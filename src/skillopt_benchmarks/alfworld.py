@@ -1,4 +1,4 @@
-"""Makes items of ALFWorld's official games. The package `games/` plays them."""
+"""Makes items from ALFWorld's official games. The package `games/` plays these games."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ OFFICIAL = {"train": ("train", 39), "val": ("valid_seen", 18), "test": ("valid_u
 
 
 def prepare(out: Path) -> dict[str, int]:
-    """Write items for the official games below ALFWORLD_DATA, with the task types in turn. Return the split sizes."""
+    """Write items for the official games below ALFWORLD_DATA; the task types take turns. Return the sizes of the
+    splits."""
     data = os.environ.get("ALFWORLD_DATA", "")
     root = Path(data) / "json_2.1.1"
     if not data or not root.is_dir():

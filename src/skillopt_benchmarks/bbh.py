@@ -46,8 +46,8 @@ def published(path: Path) -> Iterator[Item]:
 
 
 def canary(path: Path) -> str:
-    """Return the canary line, by which the authors find copies of their set in training data. Every copy must contain
-    it."""
+    """Return the canary line, which every copy of the set must contain. The authors of the set use it to find copies in
+    training data."""
     return str(json.loads(path.read_text(encoding="utf-8")).get("canary", ""))
 
 

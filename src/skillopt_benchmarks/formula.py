@@ -19,8 +19,7 @@ def published(path: Path) -> Iterator[Item]:
 
 
 def split_of(path: Path) -> str:
-    """Return the split of a file's items, which is a part of the file's name. The authors of the set chose the
-    splits."""
+    """Return the split of a file's items. The file's name contains the split, which the authors of the set chose."""
     return path.stem.split("_")[1]
 
 

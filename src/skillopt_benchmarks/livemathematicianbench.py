@@ -1,4 +1,5 @@
-"""LiveMathematicianBench: multiple choice, with choices that are shuffled by the item's id. The answer is a letter."""
+"""LiveMathematicianBench: multiple-choice questions, whose answer is a letter. The choices are shuffled by the item's
+id."""
 
 from __future__ import annotations
 
@@ -44,8 +45,8 @@ class ChoiceEnv(QAEnv):
 
 
 def _plain(text: str) -> str:
-    """Return a choice's text without differences of case and space. Signs and brackets are kept, because they have a
-    meaning."""
+    """Return a choice's text without differences of case and space. Signs and brackets are kept, because they change
+    the meaning."""
     return " ".join(text.casefold().split()).rstrip(".")
 
 
@@ -65,7 +66,8 @@ def right_choice(item: Item) -> int:
 
 
 def shuffle(item: Item) -> Item:
-    """Return the item as the target sees it: with lettered choices below the question, shuffled by its id."""
+    """Return the item as the target sees it: the choices are shuffled by the item's id, and follow the question, each
+    with a letter."""
     choices = [str(text) for text in item.get("choices")]
     right = right_choice(item)
     if len(choices) < 2 or len({_plain(text) for text in choices}) < len(choices):
@@ -104,7 +106,8 @@ def published(path: Path) -> Iterator[Item]:
 
 
 def _choices(options: Any) -> tuple[list[str], list[str]]:
-    """Return the texts and the labels of choices, from a list of texts, a list of {label, text}, or {label: text}."""
+    """Return the texts and the labels of choices. The choices are a list of texts, a list of `{label, text}`, or one
+    object `{label: text}`."""
     if isinstance(options, dict):
         return [str(text) for text in options.values()], [str(label) for label in options]
     if options and isinstance(options[0], dict):

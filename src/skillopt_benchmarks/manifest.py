@@ -19,7 +19,7 @@ NAMES = {
 """The names that a manifest may use for each split."""
 FILES = ("{name}.json", "{name}.jsonl", "{name}.txt", "{name}/items.json", "{name}/items.jsonl")
 ID_FIELDS = ("id", "qid", "key", "question_id", "questionId", "uid")
-"""Fields of an object that may contain its id."""
+"""The fields that may contain the id of an object."""
 _SHOWN = 5
 
 
@@ -89,7 +89,7 @@ def _parsed(file: Path, text: str) -> JsonValue:
 def _list(rows: JsonValue, path: Path, split: str) -> list[JsonValue]:
     rows = rows.get("ids", rows.get("items")) if isinstance(rows, dict) else rows
     if not isinstance(rows, list) or not rows:
-        raise UserError(f"--manifest: {path}: {split}: must be a list of ids that is not empty")
+        raise UserError(f"--manifest: {path}: {split}: must be a list of at least one id")
     return rows
 
 

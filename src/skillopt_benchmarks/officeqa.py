@@ -1,4 +1,4 @@
-"""OfficeQA: questions about long documents. The target sees the passages nearest to the question.
+"""OfficeQA: questions about long documents. With a question, the target sees the passages that fit the question best.
 
 Numbers and dates in answers are compared by value: `1,234.5` is the same as `1234.5`, but not as `12345`.
 """
@@ -34,8 +34,8 @@ class OfficeQAOptions(QAOptions):
     """`env.options` of OfficeQA."""
 
     context_tokens: int = Field(default=6000, ge=50)
-    """The maximum number of tokens of passages that the target sees with a question. The passages nearest to the
-    question are chosen."""
+    """The maximum number of tokens of the passages that the target sees with a question. The passages that fit the
+    question best are chosen."""
     tolerance: float = Field(default=0.0, ge=0, le=0.2)
     """The relative error that a number in an answer may have."""
 
@@ -63,8 +63,8 @@ class OfficeQAEnv(QAEnv):
 
 
 def match(output: str, answers: Sequence[str], tolerance: float = 0.0) -> Score:
-    """Score an answer. hard: 1 if it equals an accepted answer, compared as date, number or text; soft: the best token
-    F1."""
+    """Score an answer. `hard` is 1 if the answer equals an accepted answer, compared as date, number or text. `soft` is
+    the best token F1."""
     answer = extract_answer(output)
     plain = exact(answer, answers)
     if any(_same(answer, gold, tolerance) for gold in answers):
@@ -108,8 +108,8 @@ def _with_passages(item: Item, root: Path, texts: dict[str, str], most: int) -> 
 
 
 def passages(question: str, documents: dict[str, str], most: int) -> str:
-    """Return up to `most` tokens of passages, those that contain the question's rarer words, in the documents'
-    order."""
+    """Return the passages that contain the question's rarer words, up to `most` tokens in total. They stay in the
+    documents' order."""
     pieces = [(name, index, text) for name, whole in documents.items() for index, text in enumerate(_pieces(whole))]
     seen = [set(_words(text)) for _, _, text in pieces]
     spread = Counter(word for words in seen for word in words)

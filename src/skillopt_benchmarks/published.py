@@ -1,5 +1,5 @@
-"""Facts about the full set of each benchmark. `skillopt plan` uses them if the data is missing; docs/benchmarks.md has
-them as a table."""
+"""Facts about the full set of each benchmark. `skillopt plan` uses them if the data is missing; docs/benchmarks.md
+shows them in a table."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Published:
     tokens: int
     """The mean number of tokens that the target reads in a task, without the skill."""
     text_tokens: int = 0
-    """The mean number of tokens that the analysts read of a task; 0 if it is the same as `tokens`."""
+    """The mean number of tokens of a task that the analysts read; 0 if it equals `tokens`."""
     turns: int = 1
     sizes: dict[str, int] = field(default_factory=dict)
-    """The number of items in each split; if empty, the `sizes` of the benchmark's DataSource."""
+    """The number of items in each split. If this is empty, the `sizes` of the benchmark's DataSource are used."""
 
 
 _GENERATED = {"train": 40, "val": 20, "test": 40}
@@ -37,9 +37,10 @@ SETS = {
     "bbh": Published(difficulty="easy", tokens=120),
     "formula": Published(difficulty="medium", tokens=300, sizes={"train": 500, "val": 300, "test": 200}),
 }
-"""The benchmarks. Numbers of tokens are estimates. searchqa: its MRQA form cuts contexts at 800 tokens. docvqa: a page,
-as gpt-4o-mini counts it (2,833, and 5,667 for each of four tiles). officeqa: the config's context_tokens. Assumed:
-spreadsheetbench, livemathematicianbench, bbh and formula. Others: from SkillOpt's mini sets, rounded up."""
+"""The benchmarks. The numbers of tokens are estimates. searchqa: the MRQA form of this set cuts contexts at 800 tokens.
+docvqa: one page, as gpt-4o-mini counts it (2,833 tokens, and 5,667 tokens for each of four tiles). officeqa:
+`context_tokens` in the config. The numbers of spreadsheetbench, livemathematicianbench, bbh and formula are assumed.
+All others come from SkillOpt's mini sets and are rounded up."""
 
 
 def published_set(name: str) -> Published | None:

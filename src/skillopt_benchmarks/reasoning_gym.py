@@ -1,9 +1,9 @@
 """reasoning-gym: puzzles of any of its families, stored as JSON, with strict scores.
 
 Some families make different items in every process, so the items are stored. Some scorers give partial credit to a
-longer text that contains the right answer, so hard is 1 only if the score is at least 0.99. If a scorer raises an
-error, the answer is wrong. Some scorers evaluate the answer as Python or SymPy code; they accept only plain
-arithmetic or plain data.
+longer text that contains the right answer, so `hard` is 1 only if the score is at least 0.99. If a scorer raises an
+error, the answer is wrong. Some scorers evaluate the answer as Python or SymPy code; SkillOpt gives them only answers
+that are plain arithmetic or plain data.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from skillopt_benchmarks.rows import read_rows
 HOW_TO_GET = "make it with `skillopt data generate reasoning_gym --families chain_sum,gcd --out FOLDER`"
 HARD = 0.99
 Entry = Mapping[str, Any]
-"""A row as the generator made it. The family's scorer needs it."""
+"""A row as the generator made it. The scorer of its family needs the row."""
 _EVALUATING = {
     "string_insertion", "spiral_matrix", "binary_matrix", "n_queens", "simple_integration", "intermediate_integration",
     "polynomial_multiplication", "puzzle24", "countdown",
@@ -109,7 +109,7 @@ def _harmless(node: ast.AST) -> bool:
 
 
 def generate(families: Sequence[str], seed: int, sizes: Mapping[str, int]) -> dict[str, list[Item]]:
-    """Make the items of each split, with the families in turn. Every stored answer gets the full score."""
+    """Make the items of each split; the families take turns. The scorer gives every stored answer the full score."""
     gym = library()
     available = set(gym.factory.DATASETS)
     if unknown := [name for name in families or ("",) if name not in available]:
@@ -143,7 +143,10 @@ def _pool(gym: Any, name: str, seed: int, need: int) -> list[Entry]:
         if gold is None or score_answer(name, entry, str(gold)).hard == 1:
             pool.append(entry)
     if not pool:
-        raise UserError(f"--families: {name} cannot be used: its scorer rejects its own answers as JSON")
+        raise UserError(
+            f"--families: {name} cannot be used, because its scorer rejects right answers that were stored as JSON; "
+            "choose a different family"
+        )
     return pool
 
 

@@ -45,7 +45,7 @@ class DataSource:
     bytes: int = 0
     """The size of the file at `url`; 0 if its authors may change it."""
     folders: tuple[str, ...] = ()
-    """Folders that belong to the data and lie next to the files with the items."""
+    """Folders that belong to the data. They are next to the files with the items."""
     how: str = ""
     """The files to fetch by hand, and the folder to put them in."""
     kinds: tuple[str, ...] = ()
@@ -55,14 +55,14 @@ class DataSource:
     canary: Callable[[Path], str] | None = None
     """A function that returns the line of a file that every copy of the data must contain; None if there is none."""
     prepare: Callable[[Path], dict[str, int]] | None = None
-    """A function that writes the split folders if a different program downloads the data; else None."""
+    """A function that writes the split folders; None unless a different program downloads the data."""
     mini: bool = True
     """True if SkillOpt has a small set in this benchmark's form."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Missing:
-    """Missing data that a config names and that `skillopt data prepare` can make."""
+    """Missing data that a config names, and that `skillopt data prepare` can make."""
 
     name: str
     kind: str
@@ -83,7 +83,8 @@ class Missing:
 
 
 def missing(config: EnvConfig) -> Missing | None:
-    """Return the missing data of `env.split_dir`; None if the data exists or is not of a published benchmark."""
+    """Return the missing data of `env.split_dir`. Return None if the data exists, or if it does not belong to a
+    published benchmark."""
     name = next((name for name in (config.name, config.benchmark) if name in prepared()), "")
     if not name or not config.split_dir or (Path(config.split_dir) / SPLITS[0]).is_dir():
         return None
@@ -105,16 +106,16 @@ def default_folder(name: str, kind: str = "") -> Path:
 
 
 def published_folder(name: str, out: Path, kind: str = "") -> Path:
-    """Return the default folder of the published files. The kinds of a benchmark share it."""
+    """Return the default folder of the published files. All kinds of a benchmark use the same folder."""
     return (default_folder(name) if out == default_folder(name, kind) else out) / "published"
 
 
 def prepare(
     name: str, source_dir: Path, out: Path, progress: Progress, kind: str = "", manifest: Path | None = None
 ) -> dict[str, int]:
-    """Write split folders from the published files in `source_dir`, after a download if that is possible. The splits
-    are those of the manifest, else those of the set itself; if there are neither, a hash decides. Return their
-    sizes."""
+    """Write split folders from the published files in `source_dir`. If these files are missing, download them if that
+    is possible. The splits are those of the manifest; without a manifest, those of the set itself; if the set has none,
+    a hash of the item's id decides. Return the sizes of the splits."""
     source = source_of(name)
     if kind and not source.kinds:
         raise UserError(f"--kind: {name} has no kinds; leave --kind out")
@@ -161,7 +162,6 @@ def _module(name: str) -> ModuleType:
 
 
 def _of_kind(name: str, source: DataSource, kind: str) -> DataSource:
-    """Return the source, with the kind filled in."""
     if not source.kinds:
         return source
     if kind not in source.kinds:
@@ -180,7 +180,7 @@ def _items(name: str, source: DataSource, file: Path) -> Iterator[Item]:
             yield item
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise UserError(
-            f"{file}: is not a file of {name}: item {count + 1} cannot be read: {error!r}; put there: {source.how}"
+            f"{file}: is not a file of {name}: item {count + 1} cannot be read: {error!r}; replace it by {source.how}"
         ) from None
 
 
@@ -200,7 +200,7 @@ def _splits(source: DataSource, files: list[Path], items: Iterable[tuple[Item, P
         splits[source.split(file)].append(item)
     for split, chosen in splits.items():
         if not chosen:
-            raise UserError(f"{files[0].parent}: has no file of the split {split}; put there: {source.how}")
+            raise UserError(f"{files[0].parent}: has no file of the split {split}; put these files there: {source.how}")
     return splits
 
 
@@ -209,7 +209,9 @@ def _files(source: DataSource, folder: Path) -> list[Path]:
 
 
 def _by_hand(name: str, source: DataSource, folder: Path) -> str:
-    said = f"{name}: no {source.files} in {folder}. Put there: {source.how}. Then run the same command again."
+    said = (
+        f"{name}: no {source.files} in {folder}. Put these files there: {source.how}. Then run the same command again."
+    )
     mini = f" Without a download, configs/{name}/mini.yaml runs on a small set that comes with SkillOpt."
     return said + mini if source.mini else said
 

@@ -1,4 +1,5 @@
-"""SpreadsheetBench: the target writes a Python program that changes a workbook; the changed cells are compared."""
+"""SpreadsheetBench: the target writes a Python program that changes a workbook. Then certain cells are compared with
+the expected ones."""
 
 from __future__ import annotations
 
@@ -48,14 +49,15 @@ class SpreadsheetOptions(QAOptions):
     preview_rows: int = 8
     """The number of rows of each sheet that the target sees."""
     recalculate: bool = True
-    """Let LibreOffice compute formulas, if it is installed. Without LibreOffice, a formula has no value."""
+    """Let LibreOffice compute formulas if it is installed. Without LibreOffice, a formula has no value."""
 
 
 class SpreadsheetEnv(QAEnv):
-    """The tasks of SpreadsheetBench. An item has `workbooks` ([{input, answer}], as files) and `answer_position`.
+    """The tasks of SpreadsheetBench. An item has `workbooks` (a list of `{input, answer}`, each a file) and
+    `answer_position` (the cells that are compared).
 
-    hard: 1 if every workbook is right; soft: the share of right workbooks. If the reply has no program, the unchanged
-    input is compared with the answer.
+    `hard` is 1 if every workbook is right; `soft` is the share of right workbooks. If the reply has no program, the
+    unchanged input is compared with the answer.
     """
 
     task = "Each task asks for a Python program that changes a workbook; it is run, and some cells are compared."
@@ -128,8 +130,8 @@ class SpreadsheetEnv(QAEnv):
     async def _computed(self, got: bytes, want: bytes) -> bytes | None:
         """Let LibreOffice compute the workbook's formulas. Return the new workbook; None if the workbook is at fault.
 
-        If LibreOffice cannot compute this workbook, but can compute the answer's workbook, this workbook is at fault.
-        If it can compute neither of them, raise ScorerError: the answer is not wrong.
+        The workbook is at fault if LibreOffice cannot compute it, but can compute the answer's workbook. If LibreOffice
+        can compute neither of them, raise ScorerError, because then nobody knows whether the reply is right.
         """
         program, reason = _RECALCULATE.format(soffice=self._soffice), ""
         for book in (got, got, want):
@@ -147,7 +149,7 @@ class SpreadsheetEnv(QAEnv):
 
 
 def program_of(output: str) -> str:
-    """Return the program in a reply: the last fenced block; if there is no fence, the whole reply if it looks like a
+    """Return the program in a reply: the last fenced block. Without a fence, it is the whole reply if that looks like a
     program."""
     fenced = _FENCE.findall(output)
     if fenced:

@@ -1,8 +1,8 @@
-"""Installs a proposed skill, and can undo that.
+"""Installs a proposed skill, and can undo the installation.
 
 Before the first file is replaced, the old files are copied into the proposal's folder, and the new files are written
 beside the installed files. So if the disk is full, the installed skill stays as it was. SKILL.md is replaced last. If
-the process is killed between two files, run the same command again: it does the rest.
+the process is killed between two files, run the same command again to finish the installation.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def read_proposal(folder: Path) -> Proposal:
     try:
         proposal = Proposal.model_validate(read_json(folder / "proposal.json"))
     except ValueError as error:
-        raise UserError(f"{folder}/proposal.json: cannot be read ({str(error)[:200]})") from None
+        raise UserError(f"{folder}/proposal.json: cannot be read ({str(error)[:200]}); propose again") from None
     for file in proposal.files:
         if problem := path_problem(file.path):
             raise UserError(f"{folder}/proposal.json: '{file.path}': {problem}")
@@ -134,8 +134,8 @@ def undo(folder: Path) -> list[Path]:
 
 @contextmanager
 def _locked(target: Path) -> Iterator[None]:
-    """Lock the target folder, so no other `adopt` can change it. The lock is on the folder itself, so no lock file
-    is left."""
+    """Lock the target folder, so that no other `adopt` can change it. The lock is on the folder itself, so no lock file
+    is left behind."""
     handle = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -151,8 +151,9 @@ def _locked(target: Path) -> Iterator[None]:
 
 
 def _refuse_changes(proposal: Proposal, target: Path, backup: Path, remedy: str) -> None:
-    """Raise UserError if an installed file has changed since the proposal. A file with the new content is allowed if
-    the backup has the old content, because then an earlier call was killed between two files."""
+    """Raise UserError if an installed file has changed since the proposal was written. If an earlier call was killed
+    between two files, some files already have their new content. They are allowed if the backup has their old
+    content."""
     replaced = [file for file in proposal.files if checksum(target / file.path) == file.after]
     interrupted = len(replaced) < len(proposal.files) and all(
         checksum(backup / file.path) == file.before for file in replaced if file.before
@@ -204,7 +205,7 @@ def _remove_empty(target: Path, name: str) -> None:
 
 
 def _copy(source: Path, path: Path, like: Path) -> None:
-    """Copy a file. If the file `like` exists, the copy gets its mode, so a script stays executable."""
+    """Copy a file. If the file `like` exists, the copy gets the mode of `like`, so that a script stays executable."""
     mode = (like if like.exists() else source).stat().st_mode
     write_atomic(path, read_text(source))
     path.chmod(mode & 0o777)

@@ -1,5 +1,4 @@
-"""Reads the files that the user names: finds those that are new or have changed, and yields their sessions one by
-one."""
+"""Reads the files that the user names: finds the new and the changed files, and yields their sessions one by one."""
 
 from __future__ import annotations
 
@@ -30,7 +29,8 @@ _HEAD = 4096
 
 @dataclass
 class Collection:
-    """Reads the files of one harvest. Counts what was read and skipped, and notes where the next harvest starts."""
+    """Reads the files of one harvest. Counts what was read and what was skipped, and notes where the next harvest
+    begins to read."""
 
     selection: SourceSelection
     state: HarvestState
@@ -42,7 +42,7 @@ class Collection:
     files: int = 0
 
     def read(self) -> Iterator[AgentSession]:
-        """Yield the sessions that are new or have grown, file by file."""
+        """Yield the sessions that are new or have become longer, file by file."""
         for path in selected_files(self.selection):
             try:
                 yield from (session for session in self._read_file(path) if session.turns and self._wanted(session))
@@ -104,8 +104,9 @@ class Collection:
         return reading.whole()
 
     def _lines(self, path: Path, start: FileState) -> Generator[AgentSession, None, FileState]:
-        """Yield the sessions of a file with JSON lines, from the position after the last read. Return the start of the
-        next read: the last request but one, because a correction of it may still follow."""
+        """Yield the sessions of a file with JSON lines, from the position after the last read. Return the state from
+        which the next harvest reads. That harvest begins at the second-to-last message of the user, because the
+        correction of this message's request may still follow."""
         source = self.selection.source
         read = AGENTS[source].read if source in AGENTS else plain
         reading = Reading(
@@ -183,15 +184,15 @@ def _inside(root: Path, pattern: str) -> Iterator[Path]:
 
 
 def _stat(path: Path) -> tuple[int, int]:
-    """Return a file's bytes and its time of change in nanoseconds; 0 for both if the file is gone. For a database,
-    include the `-wal` file beside it, because the newest rows may be there."""
+    """Return a file's size in bytes and its time of change in nanoseconds; 0 for both if the file is gone. For a
+    database, the `-wal` file beside it counts too, because the newest rows may be there."""
     files = [path, path.with_name(f"{path.name}-wal")] if path.suffix == ".db" else [path]
     stats = [file.stat() for file in files if file.exists()]
     return sum(each.st_size for each in stats), max((each.st_mtime_ns for each in stats), default=0)
 
 
 def _of_project(path: Path, projects: Path, project: Path) -> bool:
-    """Return True if a transcript may belong to the project. The name of the transcripts' folder is the project's path
-    with dashes, so it can fit several projects; only the sessions have the exact path."""
+    """Return True if a transcript may belong to the project. The name of its folder is the project's path with dashes,
+    which can fit several projects; only the sessions have the exact path."""
     name = re.sub(r"[^A-Za-z0-9]", "-", str(project)).strip("-")
     return path.relative_to(projects).parts[0].strip("-").startswith(name)

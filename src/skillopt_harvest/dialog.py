@@ -1,4 +1,5 @@
-"""Review of tasks on the terminal: with command-line options, or with a question for each task."""
+"""Review of tasks on the terminal. The user decides with command-line options, or answers a question about each
+task."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from skillopt_harvest.review import decide, list_tasks, review_lines
 def decisions_of(
     root: Path, keep: Sequence[str], drop: Sequence[str], edit: Sequence[str], merge: Sequence[str]
 ) -> Iterator[TaskDecision]:
-    """Yield the decisions that the options name, first merges and edits."""
+    """Yield the decisions that the options name: first all merges, then all edits, then the rest."""
     for text in merge:
         task, _, into = text.partition("=")
         yield TaskDecision(task=task, action="merge", into=into)
@@ -31,7 +32,8 @@ def decisions_of(
 
 
 def edited(text: str) -> TaskDecision:
-    """Parse an edit: `ID.rule=…`, `ID.instruction=…` or `ID.KIND=…`, with a check's kind, as in `ID.contains=a|b`."""
+    """Parse an edit: `ID.rule=…`, `ID.instruction=…`, or `ID.KIND=…` for a new check of this kind, such as
+    `ID.contains=a|b`."""
     name, equals, value = text.partition("=")
     task, dot, field = name.rpartition(".")
     kinds = get_args(CheckKind)
@@ -53,7 +55,7 @@ def edited(text: str) -> TaskDecision:
 
 
 def review_dialog(root: Path, show: Callable[[str], None], ask: Callable[[str], str]) -> None:
-    """Ask the user about each undecided task: first about rules, then about weak suggestions."""
+    """Ask the user about each undecided task. Rules (tasks from at least two sessions) come before weak suggestions."""
     tasks = [each for each in list_tasks(root) if each.status in {"rule", "candidate"}]
     for each in sorted(tasks, key=lambda each: each.status != "rule"):
         for line in [*review_lines([each]), *_example(each)]:

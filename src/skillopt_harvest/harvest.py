@@ -1,4 +1,4 @@
-"""One harvest: reads new sessions, finds corrections, groups those that are similar, and writes tasks for review."""
+"""One harvest: reads new sessions, finds corrections, groups similar corrections, and writes tasks for review."""
 
 from __future__ import annotations
 
@@ -129,7 +129,8 @@ def _listed(counts: Mapping[str, int]) -> str:
 def harvest(
     root: Path, selection: SourceSelection, *, config: Config | None = None, models: dict[str, ChatModel] | None = None
 ) -> HarvestReport:
-    """Read the selected sources into the folder `root`. With a config, its optimizer model finds the corrections."""
+    """Read the selected sources into the folder `root`. If there is a config, its optimizer model finds the
+    corrections."""
     folder, run = HarvestFolder(root), RunDirectory(root)
     selected_files(selection)
     with run.held(private=True):
@@ -173,8 +174,8 @@ def harvest(
 
 
 def _add(corrections: dict[str, Correction], found: Iterable[Correction]) -> None:
-    """Add corrections and remove copies. A correction that was read before is replaced: its session may be longer
-    now."""
+    """Add corrections and remove copies. If a correction was read before, the new one replaces it, because the session
+    may be longer now."""
     corrections |= {each.key: each for each in found}
     kept = {each.key for each in without_copies(corrections.values())}
     for key in corrections.keys() - kept:
@@ -199,8 +200,8 @@ async def _with_model(
 
 
 def selections(folder: HarvestFolder, named: SourceSelection, since: str) -> list[SourceSelection]:
-    """Return the sources to read: the named source, or (with `--since last` and no name) all sources of earlier
-    harvests, each from its last harvest on."""
+    """Return the sources to read. If the user named a source, this is the only one. With `--since last` and no named
+    source, these are all sources of earlier harvests, each from the time of its last harvest on."""
     last = {each.of: each.began for each in folder.read_state().sources}
     if named.source:
         return [named.model_copy(update={"since": moment(since, last.get(named, 0.0))})]
@@ -224,15 +225,15 @@ def moment(text: str, last: float) -> float:
 
 
 def mining_config(model: str, overrides: Sequence[str], *, local: bool) -> Config | None:
-    """Return the config for a model that mines; None if none is named. With `local`, refuse models on other
-    machines."""
+    """Return a config for the model that finds corrections; None if no model is named. With `local`, a model that is
+    not on this machine is refused."""
     from skillopt.config.tree import override
 
     if not model:
         return None
     if local and not provider_of(model).is_local:
         raise UserError(
-            f"--local: '{model}' is not on this machine; name a local: model, or leave --optimizer_model out"
+            f"--local: '{model}' is not on this machine; name a `local:` model, or leave --optimizer_model out"
         )
     tree: dict[str, object] = {"models": {"optimizer_model": model}}
     for text in overrides:

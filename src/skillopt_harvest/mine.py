@@ -1,8 +1,8 @@
 """The heuristic miner: finds corrections in sessions without a model, and groups similar corrections into tasks.
 
 A user's turn is a correction because of its words, a declined tool call or a repeated request, or because the agent
-then does the same work again in a different way. The similarity of two corrections is measured on their words, and on
-the words that the corrected answers gained or lost.
+does the same work again in a different way after it. The similarity of two corrections is measured on their words, and
+on the words that were added to the answers or removed from them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ always never don't dont nope still only all any everything keep write add
 """
 _COMMON = frozenset(_COMMON_WORDS.split())
 LIKE = 0.24
-"""The minimum similarity of two corrections that are treated as the same."""
+"""Two corrections with at least this similarity may be treated as the same."""
 
 
 @lru_cache(512)
@@ -98,7 +98,8 @@ def correction_at(session: AgentSession, number: int) -> Correction | None:
 
 def without_copies(corrections: Iterable[Correction]) -> list[Correction]:
     """Return the corrections without copies. (An agent that resumes or forks a session may copy its lines.) Two
-    corrections with the same words and work are copies if they have the same time or one is in a fork."""
+    corrections with the same words and work are copies if they have the same time, or if one of them is in a forked
+    session."""
     seen: set[tuple[str, ...]] = set()
     kept = {}
     for each in sorted(corrections, key=lambda each: each.forked):
@@ -129,7 +130,7 @@ def is_correction(request: str, rejected: str, said: str, corrected: str) -> boo
 
 
 def _numbers(text: str) -> frozenset[str]:
-    """Return the numbers in a text. The same words with a different number are a different request."""
+    """Return the numbers in a text. The same request with a different number is a different request."""
     return frozenset(re.findall(r"\d+", text))
 
 
@@ -213,8 +214,9 @@ def _typical(members: Sequence[Correction]) -> Correction:
 
 
 def written_check(members: Sequence[Correction]) -> MinedCheck:
-    """Return a check. It requires words that nearly all corrected answers have and no rejected answer has, and forbids
-    words for which the opposite is true. If no word can be required, the corrections become a rubric for the judge."""
+    """Return a check. It requires words that nearly all corrected answers have and no rejected answer has. It forbids
+    words that nearly all rejected answers have and no corrected answer has. If there is no word to require, the check
+    is a rubric for the judge, made from the corrections."""
     pairs = [(_tokens(each.rejected), _tokens(each.corrected)) for each in members if each.corrected]
     wanted = _telling([after for _, after in pairs], [before for before, _ in pairs])
     unwanted = _telling([before for before, _ in pairs], [after for _, after in pairs])

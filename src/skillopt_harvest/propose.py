@@ -1,4 +1,5 @@
-"""Proposals: a run's best skill beside the installed skill, with the evidence and the sessions behind each line."""
+"""Proposals: a run's best skill for comparison with the installed skill, with the evidence and the sessions behind each
+line."""
 
 from __future__ import annotations
 
@@ -143,7 +144,7 @@ def _evidence(summary: Summary) -> str:
 
 
 def _learned(run: Run) -> list[LearnedLine]:
-    """Return the lines that training wrote. Each has the tasks that led to it."""
+    """Return the lines that training wrote, each with the tasks that led to it."""
     learned = [line for line in blame_run(run.files) if line.entry and line.text.strip()]
     entries = [line.entry for line in learned if line.entry]
     names = tasks_of(run, [trace for entry in entries for trace in entry.edit.trajectory_ids])

@@ -13,13 +13,14 @@ from skillopt.tasks.check_fields import MinedCheck
 
 
 class SessionTurn(Record):
-    """A turn of a session: the redacted text of the user until the agent speaks, or of the agent until the user
-    speaks."""
+    """A turn of a session: all text of the user until the agent speaks, or all text of the agent until the user speaks.
+    The text is redacted."""
 
     role: Literal["user", "assistant"]
     text: str
     line: int
-    """The turn's first line in the session's file, from 1; if the file has no lines, the number of the message."""
+    """The number of the turn's first line in the session's file, counted from 1. If the file has no lines, the number
+    of the message."""
     last_line: int
     tools: tuple[str, ...] = ()
     """Tool calls, each with its main argument."""
@@ -56,7 +57,8 @@ class AgentSession(SessionFacts):
 
 
 class Correction(Record):
-    """A correction: the user's words in a session, the request, and the agent's work before and after."""
+    """A correction: a request, the agent's work on it, the user's words about this work, and the agent's work after
+    that."""
 
     source: str
     session: str
@@ -75,7 +77,7 @@ class Correction(Record):
     rule: str = ""
     """The rule in a sentence, written by a model; empty if the miner used no model."""
     instruction: str = ""
-    """The request, rewritten as a task that needs no session around it; if empty, `request` is the task."""
+    """The request, rewritten as a task that can be understood without the session; if empty, `request` is the task."""
     context: str = ""
     check: MinedCheck | None = None
     moment: str = ""
@@ -103,7 +105,8 @@ class MinedTask(Record):
     check: MinedCheck
     occurrences: tuple[Correction, ...]
     skill: str = ""
-    """The loaded skill to which the task belongs; if empty, it belongs to the skill that the user names."""
+    """The loaded skill to which the task belongs. If this is empty, the task belongs to the skill that the user
+    names."""
     written: bool = False
     """True if a person wrote the task as an eval; then the task needs no correction."""
 
@@ -118,12 +121,13 @@ class MinedTask(Record):
 
 
 class FileState(SessionFacts):
-    """The position in a file from which the next harvest reads, and the facts about the session up to there."""
+    """The position in a file at which the next harvest begins to read, and the facts about the session up to this
+    position."""
 
     size: int
     mtime_ns: int
     head: str
-    """Checksum of the file's first bytes. If it changes, the file is read from its beginning."""
+    """Checksum of the file's first bytes. If the checksum changes, the file is read again from its beginning."""
     head_size: int
     offset: int = 0
     line: int = 0
@@ -131,7 +135,7 @@ class FileState(SessionFacts):
 
 
 def _below_home(path: Path | None) -> str:
-    """Return a path with `~` in place of the home folder, because this folder's name may be a person's name."""
+    """Return a path with `~` in place of the home folder, because the home folder's name may be a person's name."""
     home = Path.home()
     return str(Path("~", path.relative_to(home)) if path and path.is_relative_to(home) else path or "")
 
@@ -148,13 +152,13 @@ class SourceSelection(Record):
 
     source: str
     path: UserPath = None
-    """A file or folder to read instead of the agent's folder of transcripts."""
+    """A file or folder that is read instead of the agent's folder of transcripts."""
     project: UserPath = None
-    """Reads only sessions that worked in this folder or below it."""
+    """If this is set, only sessions that worked in this folder or below it are read."""
     headless: bool = False
     subagents: bool = False
     since: float = Field(default=0.0, exclude=True)
-    """Reads only files that changed after this time, in seconds since 1970."""
+    """Only files that changed after this time are read. The time is in seconds since 1970."""
 
 
 class LastHarvest(Record):
@@ -169,14 +173,14 @@ class HarvestState(Document):
     sources: tuple[LastHarvest, ...] = ()
     files: dict[str, FileState] = Field(default={})
     removed: dict[str, int] = Field(default={})
-    """By kind: the number of secrets and personal data that all harvests removed."""
+    """The number of secrets and personal data that all harvests together removed, by kind."""
 
 
 class HarvestTasks(Document):
     """The content of `tasks.json`."""
 
     miner: str
-    """The miner: `heuristic` or a model's name."""
+    """What found the corrections: `heuristic`, or the name of a model."""
     tasks: tuple[MinedTask, ...] = ()
 
 

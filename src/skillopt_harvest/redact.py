@@ -19,7 +19,7 @@ _HIDDEN = re.compile(
     """,
     re.VERBOSE,
 )
-"""Invisible characters, which could hide a key. Joiners are kept in scripts that need them."""
+"""Matches invisible characters, which could hide a key. Joiners are kept in scripts that need them."""
 _PRIVATE_KEY = re.compile(
     r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\Z)",
     re.DOTALL,
@@ -39,7 +39,8 @@ _NAMED = re.compile(
           |[^\s"'\\,;<>]{4}(?(short)|[^\s"'\\,;<>]{2})[^\s"'\\,;<>]*)""",
     re.VERBOSE | re.IGNORECASE,
 )
-"""A secret after its name, as in `password: hunter2…`. A variable or a placeholder after the name is kept."""
+"""Matches a secret after its name, as in `password: hunter2…`. If a variable or a placeholder follows the name, it is
+kept."""
 _COOKIE = re.compile(r"(\bcookie\\?[\"']?\s{0,3}[:=]\s{0,3}\\?[\"']?)[^\s\"'\\][^\n\"'\\]{3,}", re.IGNORECASE)
 _COMMAND = re.compile(
     r"""(\b(?:login|user)\s+\S{1,100}\s+password\s+                                      # .netrc
@@ -53,7 +54,8 @@ _NAMES = (
     (_COMMAND, ("password", " -u", "--user", " -p", " -a")),
     (_NAMED, ("pass", "pwd", "secret", "key", "credential", "token", "auth")),
 )
-"""Patterns with words: each match contains one of the pattern's words. A text without them is not searched."""
+"""Patterns, each with a list of words. Every match contains one of these words, so a text without them is not
+searched."""
 _TOKEN = re.compile(r"[\w.+=-]{20,}", re.ASCII)
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
 _RUN = re.compile(r"[A-Za-z0-9]{20,}")
@@ -65,7 +67,8 @@ _HOME = re.compile(
     r"(?:(?:/|%2F)(?:home|Users)(?:/|%2F)|\b[A-Za-z]:[\\/]{1,4}Users[\\/]{1,4})[^/\\%\s\"':,;)]+|(?<![\w/])/root(?=/|\b)"
 )
 _PROJECT_FOLDER = re.compile(r"(?<=projects/)-(?:home|Users)-[A-Za-z0-9]+")
-"""Matches the user's name in a name of Claude Code's folders, which are named after projects' paths."""
+"""Matches the user's name in the name of a folder of Claude Code. Such a folder is named after the path of a
+project."""
 
 
 PLACEHOLDER = re.compile(r"\[(?:private key|password|key|e-mail)\]")
@@ -133,8 +136,8 @@ class Redactor:
         return self.shortened(text.strip(), most)
 
     def is_secret(self, text: str, *parts: str) -> bool:
-        """Return True if redaction removes anything from the text. If `parts` are given: if it removes more than from
-        the single parts."""
+        """Return True if redaction removes anything from the text. With `parts`, return True if redaction of the whole
+        text removes more than redaction of each part alone."""
         counted = self.removed.copy()
         more = self(text) != ("".join(map(self, parts)) if parts else text)
         self.removed = counted
@@ -164,6 +167,6 @@ class Redactor:
         return text
 
     def lines(self) -> list[str]:
-        """Return a list with a sentence that says what was removed; if nothing was removed, it is empty."""
+        """Return one sentence that says what was removed; an empty list if nothing was removed."""
         counts = [f"{count} {kind}" for kind, count in sorted(self.removed.items()) if count]
         return [f"Removed before anything was stored: {', '.join(counts)}."] if counts else []

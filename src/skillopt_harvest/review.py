@@ -1,7 +1,7 @@
-"""Review of the mined tasks: a person decides on each task, after the task's check was tried on answers in the
+"""Review of the mined tasks: a person decides on each task. Before that, the task's check is tried on answers from the
 sessions.
 
-The terminal or a page needs only `list_tasks` and `decide`.
+A terminal or a page needs only `list_tasks` and `decide`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ MOST_TRIED = 5
 
 
 def list_tasks(root: Path, *, trials: bool = True, run: bool = True) -> list[ReviewedTask]:
-    """Return all tasks with the decisions so far. A command runs only if `run` is true and its task was kept."""
+    """Return all tasks with the decisions so far. Checks of the kinds in `RUN_LATER` run only if `run` is true and the
+    task was kept."""
     tasks, status = _decided(HarvestFolder(root))
     return [
         ReviewedTask(
@@ -96,7 +97,8 @@ def _edited(task: MinedTask, decision: TaskDecision) -> MinedTask:
 
 
 def try_check(task: MinedTask, each: Correction, *, kept: bool) -> CheckTrial:
-    """Try a task's check on answers of a session: the rejected answer must fail, and the corrected answer must pass."""
+    """Try a task's check on two answers of a session: the rejected answer must fail the check, and the corrected answer
+    must pass it."""
     if task.check.kind == "rubric":
         return CheckTrial(reason="a judge decides")
     if task.check.kind in RUN_LATER and not kept:

@@ -37,7 +37,8 @@ class WrittenTasks(Record):
 def write_task_files(
     root: Path, tasks: Sequence[MinedTask], skill: Path | None, unreviewed: bool
 ) -> list[WrittenTasks]:
-    """Write a folder for each skill to which tasks belong. Tasks of no installed skill are written for `skill`."""
+    """Write a folder for each skill to which tasks belong. Tasks that belong to no installed skill are written for
+    `skill`."""
     by_skill: dict[str, list[MinedTask]] = {}
     for task in tasks:
         by_skill.setdefault(task.skill if installed(task.skill) else "", []).append(task)
@@ -86,8 +87,8 @@ def _write(root: Path, name: str, tasks: Sequence[MinedTask], skill: Path | None
 
 
 def task_rows(tasks: Sequence[MinedTask]) -> Iterator[Json]:
-    """Yield an item for each different request of a task. Items from the same session share a group, so they are in
-    the same split."""
+    """Yield an item for each different request of a task. Items from the same session are in one group, so they get
+    into the same split."""
     items: dict[tuple[str, str], list[Correction]] = {}
     by_id = {task.id: task for task in tasks}
     for task in tasks:
@@ -100,7 +101,7 @@ def task_rows(tasks: Sequence[MinedTask]) -> Iterator[Json]:
 
 
 def _groups(session_lists: Sequence[Sequence[str]]) -> list[str]:
-    """Return a group's name for each item. Items that share a session get the same name."""
+    """Return the name of a group for each item. Items that share a session get the same name."""
     parent: dict[str, str] = {}
 
     def root(name: str) -> str:
@@ -115,7 +116,7 @@ def _groups(session_lists: Sequence[Sequence[str]]) -> list[str]:
 
 
 def task_row(task: MinedTask, each: Correction, *, group: str, count: int = 1) -> Json:
-    """Return a line of the tasks file. The id in it names the session and the lines of the correction."""
+    """Return one line of the tasks file. Its id names the session and the lines of the correction."""
     row: Json = {
         "id": f"{task.id}@{each.citation}",
         "question": each.instruction or each.request,

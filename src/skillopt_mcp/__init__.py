@@ -1,2 +1,2 @@
-"""SkillOpt as an MCP server: an agent plans, starts, watches and stops runs, answers their letters and reads the
+"""SkillOpt as an MCP server: an agent plans, starts, watches and stops runs, answers the letters of runs and reads the
 results."""

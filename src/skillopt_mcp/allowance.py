@@ -1,4 +1,5 @@
-"""The limits for all runs together that an agent starts: the limits in the user's config files, else the defaults."""
+"""The limits on the cost of all runs together that an agent starts. They come from the user's config files; without
+limits there, defaults are used."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from skillopt_webui.allowed import user_configs
 from skillopt_webui.settings import PageSettings
 
 _MOST = {"max_usd": 50.0, "max_calls": 20_000, "max_tokens": 50_000_000}
-"""The largest limits that an agent may choose if no config file of the user has a limit for the same endpoint."""
+"""The largest limits that an agent may choose if no config file of the user sets a limit for the same endpoint."""
 
 
 @dataclass(eq=False)
@@ -30,23 +31,24 @@ class Start:
     """The settings as text, except budget and hardware. Starts with the same settings continue the same run."""
     limits: dict[str, float]
     launches: int = 0
-    """The number of launches of the run, without launches that did not begin."""
+    """How often the run was launched. Launches that did not begin are not counted."""
 
 
 class Allowances:
-    """The limits of each config file. They apply to all runs together that this server starts under them."""
+    """The limits of each config file. A limit applies to the total cost of all runs that this server starts under
+    it."""
 
     def __init__(self) -> None:
         self._starts: dict[Path | None, list[Start]] = defaultdict(list)
         self._lock = threading.Lock()
 
     def take(self, config: Config, file: Path, settings: PageSettings, *, fresh: bool) -> Start | None:
-        """Reserve the maximum cost of a start of `config`, which was read from `file`. Return None if it is free.
+        """Reserve the maximum cost of starting `config`, which was read from `file`. Return None if the run is free.
 
-        Raise UserError if the cost is more than the user allows. A start may only lower the limits of `file`, which
-        belongs to the user or to a run. The cost must also fit the limits of a user's file for the same endpoint and
-        key: of `file` itself, else of any other file. If no file has such limits, those of `file`, else `_MOST`, are
-        used.
+        Raise UserError if the cost is more than the user allows. A start may only lower the limits of `file`. The cost
+        must also fit the limits of the user: those of `file`, if it is a config of the user that names the same
+        endpoint and key; else those of any other config of the user that names them. If there is no such config with
+        limits, the limits of `file` are used if it is a config of the user, else `_MOST`.
         """
         if not (models := _costly(config)):
             return None
@@ -58,7 +60,9 @@ class Allowances:
         configs = user_configs(settings)
         priced = [configs[file]] if file in configs else [Config(), *configs.values()]
         if budget.prices not in [each.budget.prices for each in priced]:
-            raise UserError("budget.prices: only a config file may set prices, because budget.max_usd uses them")
+            raise UserError(
+                "budget.prices: only a config file may set prices, because budget.max_usd is calculated with them"
+            )
         limited = {path: each for path, each in configs.items() if _limited(each.budget)}
         sharing = [path for path, each in limited.items() if models.keys() & _costly(each).keys()]
         sources: Sequence[Path | None] = (
@@ -96,8 +100,7 @@ class Allowances:
             if wanted + reserved > allowed:
                 raise UserError(
                     f"budget.{limit}: {wanted:g} is more than {allowed - reserved:g}, the rest of the {allowed:g} for "
-                    "all runs "
-                    "that this server starts; lower this limit, continue a run, or ask the user"
+                    "all runs that this server starts; lower this limit, continue a run, or ask the user"
                 )
             limits[limit] = max(wanted, start.limits.get(limit, 0))
         start.limits |= limits
@@ -108,7 +111,7 @@ class Allowances:
 
 
 def _costly(config: Config) -> dict[tuple[str, str], str]:
-    """Models that may cost money, by endpoint and key; models on this machine and letters are free."""
+    """The models that may cost money, by endpoint and key. Models on this machine and handoffs are free."""
     names = {role: config.role(role).model for role in roles_of(config)}
     return {endpoint_of(role, config): name for role, name in names.items() if not provider_of(name).is_free}
 

@@ -1,4 +1,5 @@
-"""The MCP server, built on the official SDK: serves every tool, with readable SkillOpt errors."""
+"""The MCP server, built on the official SDK. It serves every tool, and an error of SkillOpt becomes a message that an
+agent can read."""
 
 from __future__ import annotations
 

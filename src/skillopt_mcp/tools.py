@@ -35,11 +35,11 @@ from skillopt_webui.runs import RunIndex
 LONGEST_WATCH = 50.0
 """The maximum number of seconds that `watch_run` waits; many clients end a tool's call after a minute."""
 _BEGINS = 30.0
-"""Seconds within which a started run must have its folder."""
+"""The maximum number of seconds until a started run has its folder."""
 
 
 class ListedRun(Record):
-    """A run; unknown values are left out."""
+    """One run in a list of runs. Unknown values are left out."""
 
     optional: ClassVar = frozenset({"reason", "name", "target", "steps", "initial", "best", "test", "usd"})
 
@@ -115,12 +115,12 @@ class Tools:
         return await Questions(self._space.settings).ask("plan", text)
 
     async def start_run(self, config: str, changes: list[str] | None = None, fresh: bool = False) -> StartedRun:
-        """Start a training, or continue the one that this config has begun. It runs in a separate process.
+        """Start a training in a separate process, or continue the one that this config has begun.
 
         With `models.optimizer_model=handoff` you are the optimizer: watch the run and answer its letters. A model that
         costs money needs `budget.max_usd=…`, `budget.max_calls=…` or `budget.max_tokens=…` among the changes or in the
-        config; changes may lower the config's limits, not raise them, and all runs that you start share them. `fresh`
-        begins another run.
+        config. Changes may only lower the config's limits, and all runs that you start share these limits. With
+        `fresh`, a new run begins.
         """
         text, allowed = await asyncio.to_thread(self._space.load_to_start, config, changes or [], fresh=fresh)
         settings = self._space.settings
@@ -131,7 +131,7 @@ class Tools:
             if status.begun or status.state != "running":
                 break
             if time.monotonic() > end:
-                raise UserError("the run has not begun after 30 s; list_runs shows it as soon as it has")
+                raise UserError("the run has not begun after 30 s; list_runs shows it as soon as it has begun")
             await asyncio.sleep(LOOK)
         if not status.run:
             self._space.allowances.give_back(allowed)
@@ -139,7 +139,8 @@ class Tools:
         return StartedRun(run=status.run.partition("/")[2])
 
     async def watch_run(self, run: str, seconds: float = 30.0) -> WatchedRun:
-        """Wait until a letter is open, the run has ended, or `seconds` (at most 50) are over; say how it is doing."""
+        """Wait until a letter is open, the run has ended, or `seconds` (at most 50) are over. Return the run's status,
+        open letters and progress."""
         folder = self._space.run(run)
         end = time.monotonic() + min(max(seconds, 0.0), LONGEST_WATCH)
         while True:
@@ -165,26 +166,29 @@ class Tools:
         return redact(page(self._box(run).letter(number)))
 
     def answer_letter(self, run: str, number: int, reply: str) -> str:
-        """Submit the reply to a letter, as text: usually a JSON object. If it does not fit, the error says why."""
+        """Submit the reply to a letter, as text: usually a JSON object. If the reply does not have the right form, the
+        error says why."""
         box = self._box(run)
         hand_in(box, number, reply.encode("utf-8", "replace"))
         return f"taken; {len(box.open_letters())} letters are open"
 
     def best_skill(self, run: str) -> str:
-        """The best version of the skill so far; of a package, all files that edits may touch, each under its name."""
+        """Return the best version of the skill so far. For a package, return all files that edits may touch, each under
+        its name."""
         folder = self._space.run(run)
         if not folder.files.best_skill.is_file():
             raise UserError(f"{run}: has no skill yet")
         return redact(whole_text(folder.best_skill))
 
     def evidence(self, run: str, line: int | None = None, file: str = FILE) -> str:
-        """For each line of the best skill the step and edit that it comes from; for one `line` (of a package: of one
-        `file`) all that led to it."""
+        """Without `line`: the step and the edit that each line of the best skill comes from. With `line`: everything
+        that led to this line. For a package, `file` names the line's file."""
         lines = blame_run(self._space.run(run).files, None)
         return redact("\n".join(blame_lines(lines) if line is None else line_story(lines, line, file)))
 
     def report(self, run: str) -> str:
-        """The run's report as Markdown: scores with intervals, what changed and why, what still fails, costs."""
+        """Return the run's report as Markdown: scores with intervals, what changed and why, what still fails, and
+        costs."""
         folder = self._space.run(run)
         if not folder.files.summary.is_file():
             raise UserError(f"{run}: has nothing to report yet; try again when its first step is done")

@@ -30,8 +30,8 @@ class Workspace:
 
     @property
     def settings(self) -> PageSettings:
-        """The folders and limits of this server. They are made again for each request, because a folder with configs
-        may be new."""
+        """The folders and limits of this server. They are made again for each request, because the user may have added
+        a folder with configs."""
         near = [path.parent for path in sorted(self.root.glob("*/config.y*ml")) if not path.parent.name.startswith(".")]
         made = make_settings(workspace=self.root, configs=[self.root / "configs", *near])
         return replace(made, searched=self.root, reach=f"{self.root}, the folder of this server")
@@ -49,7 +49,7 @@ class Workspace:
             if error.__cause__:  # the run exists, but contains links
                 raise
             raise NotThereError(
-                f"no run '{name}'; list_runs names them, such as sim/2026-11-17_22-40-05_seed42-1a2b3c4d"
+                f"no run '{name}'; list_runs shows the names, such as sim/2026-11-17_22-40-05_seed42-1a2b3c4d"
             ) from None
 
     def load(self, path: str, changes: Sequence[str] = ()) -> tuple[Config, str]:

@@ -1,1 +1,1 @@
-"""The web page: configure, launch, watch and understand runs. `skillopt ui` serves it on this machine."""
+"""The web page, on which users configure, start, watch and understand runs. `skillopt ui` serves it on this machine."""

@@ -1,4 +1,5 @@
-"""Finds the runs that a process works on: their lock is held, no matter who started the process."""
+"""Finds the runs that a process is working on. The process holds the lock of the run, no matter whether the page or a
+terminal started it."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ _LOCKS = Path("/proc/locks")
 
 
 def holders(locks: Mapping[str, os.stat_result]) -> dict[str, int]:
-    """For each of the lock files that a process holds: the process. The locks are not tried, because that would disturb
-    their holders."""
+    """Return, by lock file, the number of the process that holds it; free lock files are left out. If /proc/locks
+    exists, no lock is tried, because that could disturb the holder."""
     if _LOCKS.exists():
         held = _held_files()
         keys = {path: (known.st_dev, known.st_ino) for path, known in locks.items()}
@@ -22,8 +23,8 @@ def holders(locks: Mapping[str, os.stat_result]) -> dict[str, int]:
 
 
 def holder(run: Path) -> int | None:
-    """The process that works on a run; None if there is none. Links are refused: if the lock were a link to a different
-    program's lock, the page would stop that program."""
+    """The number of the process that works on a run; None if there is none. A lock file that is a link is ignored: the
+    link could lead to another program's lock, and the page would then stop that program."""
     lock = str(run / "run.lock")
     try:
         known = os.lstat(lock)
@@ -33,7 +34,8 @@ def holder(run: Path) -> int | None:
 
 
 def _held_files() -> dict[tuple[int, int], int]:
-    """The process of each locked file, from the lines `1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF`."""
+    """The process that holds each locked file, read from /proc/locks. A line looks like `1: FLOCK ADVISORY WRITE 1234
+    08:01:5678 0 EOF`."""
     held = {}
     for line in _LOCKS.read_text(encoding="ascii", errors="replace").splitlines():
         parts = line.split()

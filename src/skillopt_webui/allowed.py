@@ -1,5 +1,5 @@
-"""Limits for configs from the browser, an MCP client or a run's folder. Such configs may only name files under the
-page's folders, and only code, endpoints and keys that a file in the config folders also names."""
+"""Limits for configs that come from the browser, an MCP client or a run's folder. Such a config may only name files
+under the page's folders. It may only name code, endpoints and API keys that a file in the config folders also names."""
 
 from __future__ import annotations
 
@@ -24,29 +24,30 @@ from skillopt_webui.settings import PageSettings
 _TEXT = {".md", ".markdown", ".txt"}
 _CODE = ("env.agent", "env.command", "env.agent_options")
 _NAMES = ("env.name", "env.scoring")
-"""Keys that name a part. If the name has no colon, the part is built in or belongs to an installed plug-in."""
+"""Keys that name an env or a scorer. A name without a colon belongs to a built-in one or to an installed plug-in."""
 _OPTIONS = ("env.options", "env.scoring_options")
 _POWERS = ("command", "pass_env", "sandbox")
-"""Options that name a program, pass variables of the environment to it, or run it outside of the sandbox."""
+"""Options that name a program, pass environment variables to it, or run it outside of the sandbox."""
 _PLACES = (
     "env.split_dir", "env.data", "train.init_notes", "gradient.prompts_dir", "gradient.feedback",
     "models.judge_calibration",
 )  # fmt: skip
 _MODELS = ("models.target_model", "models.optimizer_model", "models.judge_model")
-"""Keys that name models. Some providers (Hugging Face) accept an address as a name, and send the API key to it."""
+"""Keys that name models. Some providers (such as Hugging Face) accept a URL as a model's name, and send the API key to
+this URL."""
 _ADDRESSES = ("trackers.mlflow_uri", "trackers.otel_endpoint", "hardware.ray_address")
 """Keys that name servers. These servers get a run's data; some also get an API key from the environment."""
 
 
 def check_allowed(config: Config, settings: PageSettings) -> None:
-    """Raise if a config leads out of the folders. Outside of these, a user of the page may use only this machine's
-    keys."""
+    """Raise UserError if a config breaks a limit of the page, for example with a path outside of the page's folders."""
     if problem := next(iter(problems(config, settings).items()), None):
         raise UserError(f"config: {problem[0]}: {problem[1]}")
 
 
 def run_config(run: Run, settings: PageSettings) -> str:
-    """The text of a run's config. It is checked like all configs: the run may come from a different machine."""
+    """The text of a run's config. The config is checked like every other config, because the run may come from a
+    different machine."""
     with run.files.as_written():
         text = run.text(run.files.config_yaml)
     check_allowed(with_outputs(forms.parse(text), run.root.parent.parent), settings)
@@ -59,7 +60,7 @@ def with_outputs(config: Config, folder: Path) -> Config:
 
 
 def problems(config: Config, settings: PageSettings) -> dict[str, str]:
-    """By field: how a config violates the page's limits."""
+    """For each field that breaks a limit of the page: what is wrong with its value."""
     flat, roots, found = config.flat(), readable(settings), {}
     outside = f"is outside of {settings.reach}"
     if resolved(settings.workspace / config.env.output_root) not in settings.outputs:
@@ -74,8 +75,8 @@ def problems(config: Config, settings: PageSettings) -> dict[str, str]:
     skill = config.train.init_skill
     if skill and not _is_skill(settings.workspace / skill, roots):
         found["train.init_skill"] = (
-            "must be a .md or .txt file, or a skill package's folder without links out of it and hidden files, under "
-            f"{settings.reach}"
+            "must be a .md or .txt file, or a skill package's folder (without hidden files and without links that lead "
+            f"out of it), under {settings.reach}"
         )
     for role in _roles(config):
         name = str(flat[f"models.{role}_model"])
@@ -85,12 +86,13 @@ def problems(config: Config, settings: PageSettings) -> dict[str, str]:
             found[f"models.{role}_model"] = f"names a {what} that {outside}"
     for dotted in _OPTIONS:
         if any(_leads_away(text, settings, roots) for text in _texts(flat.get(dotted))):
-            found[dotted] = f"names a place that {outside}"
+            found[dotted] = f"names a path that {outside}"
     return found | _unwritten(config, settings)
 
 
 def _unwritten(config: Config, settings: PageSettings) -> dict[str, str]:
-    """Problems by field: code, endpoints with their API keys, and servers that no file in the config folders names."""
+    """The problems by field: the config names code, an endpoint with its API key, or a server that no file in the
+    config folders names."""
     flat, found = config.flat(), {}
     code = _code(flat, settings.workspace)
     endpoints = {role: endpoint_of(role, config) for role in _roles(config)}
@@ -101,20 +103,21 @@ def _unwritten(config: Config, settings: PageSettings) -> dict[str, str]:
     written = list(user_configs(settings).values()) if code or wanted or servers or models else []
     if code and not any(_code(known.flat(), settings.workspace) == code for known in written):
         found[next(iter(code))] = (
-            "names code; this page only starts code that a file in the config folders names (start the page with "
+            "names code; this page starts only code that a file in the config folders names (start the page with "
             "--configs FOLDER, or start the run in a terminal)"
         )
     known_endpoints = {endpoint_of(role, known) for known in written for role in _roles(known)}
     for role, (url, key_name) in wanted.items():
         if (url, key_name) not in known_endpoints:
             found[_field(flat, role)] = (
-                f"the key {key_name} would be sent to {url or 'this provider'}, and no file in the config folders says "
-                "so; write both into a file there, or start the run in a terminal"
+                f"the key {key_name} would be sent to {url or 'this provider'}, but no file in the config folders "
+                "names both; write both into a file there, or start the run in a terminal"
             )
     for dotted, model in models.items():
         if not any(model in (known.flat()[name] for name in _MODELS) for known in written):
             found[dotted] = (
-                "names an address as the model, which may get the provider's key; write it into a config file first"
+                "names a URL as the model, and this URL may get the provider's key; write the model into a config file "
+                "first"
             )
     for dotted, address in servers.items():
         if not any(known.flat()[dotted] == address for known in written):
@@ -148,8 +151,8 @@ def _code(flat: Settings, workspace: Path) -> Settings:
 
 
 def _anchored(value: JsonValue, workspace: Path) -> JsonValue:
-    """A value with absolute paths for its files, to compare values; a path that leads through links stays as
-    written."""
+    """A value with absolute paths for its files, so that values can be compared. A path that leads through a link is
+    not changed."""
     if isinstance(value, Mapping):
         return {key: _anchored(below, workspace) for key, below in value.items()}
     if isinstance(value, list | tuple):
@@ -200,7 +203,8 @@ def _is_there(path: Path) -> bool:
 
 
 def _is_skill(path: Path, roots: tuple[Path, ...]) -> bool:
-    """True for a text file, or for a package without hidden files: all its files are copied into the run."""
+    """True for a text file. Also true for a package without hidden files and without links that lead out of the roots,
+    because all files of a package are copied into the run."""
     if not fits(path, roots):
         return False
     if not (path / FILE).is_file():

@@ -1,4 +1,4 @@
-"""Functions for all handlers: they read requests, answer in JSON and write error messages."""
+"""Functions that all handlers use: to read requests, to answer in JSON and to report errors."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from skillopt_webui.security import Door
 from skillopt_webui.settings import PageSettings
 
 RUN = r"/api/runs/{root:\d+}/{benchmark}/{run}"
-"""The beginning of every address of a run."""
+"""The beginning of the address of every request about a run."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _log = logging.getLogger("skillopt_webui")
 _SMALL = 2_000
-"""Shorter answers (in bytes) are not compressed."""
+"""Answers of at most this many bytes are not compressed."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,12 @@ def run_of(request: web.Request) -> Run:
 
 
 def run_name(args: Mapping[str, str]) -> str:
-    """The run's name from the parts of an address: `0/sim/2026-11-17_22-40-05_seed42-1a2b3c4d`."""
+    """The id of a run, such as `0/sim/2026-11-17_22-40-05_seed42-1a2b3c4d`, from the parts of an address."""
     return "/".join(args[name] for name in ("root", "benchmark", "run"))
 
 
 def answer(value: BaseModel) -> web.Response:
-    """A response with a value as JSON, compressed if it is long. Keys of the environment are redacted."""
+    """A response with a value as JSON, compressed if it is long. Secrets from environment variables are redacted."""
     body = redact(as_json(value)).encode("utf-8", "replace")
     response = web.Response(body=body, content_type="application/json", charset="utf-8")
     if len(body) > _SMALL:
@@ -76,13 +76,13 @@ def as_json(value: BaseModel) -> str:
 
 
 class Done(Record):
-    """The answer to a request that was done and has no result."""
+    """The answer to a successful request that has no result."""
 
     ok: bool = True
 
 
 class Body(BaseModel):
-    """The body of a request. A field that is null or missing has its default."""
+    """The body of a request. A field that is null or missing gets its default."""
 
     model_config = ConfigDict(strict=True)
 
@@ -119,8 +119,8 @@ class Call(Generic[B]):
 
 
 class Routes(web.RouteTableDef):
-    """Addresses. For each there is a function that gets a Call and returns the answer; the function runs in a
-    thread."""
+    """The addresses of requests. Each address has a function that gets a `Call` and returns the answer. This function
+    runs in a thread."""
 
     def read(self, path: str) -> Callable[[Callable[[Call[Body]], BaseModel]], None]:
         return self._serve("GET", path, Body)
@@ -147,7 +147,7 @@ async def body(request: web.Request, model: type[B]) -> B:
     except ValidationError as error:
         first = error.errors()[0]
         if not first["loc"]:
-            complaint = '{"error": "the request has no JSON object"}'
+            complaint = '{"error": "the body of the request must be a JSON object"}'
             raise web.HTTPBadRequest(text=complaint, content_type="application/json") from None
         field = ".".join(map(str, first["loc"]))
         raise UserError(f"{field}: {first['msg'].removeprefix('Value error, ')}") from None
@@ -162,8 +162,8 @@ def number(text: str) -> int:
 
 @web.middleware
 async def explain(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer a failed request with an error. The answer has the message of a SkillOpt error (also of one about a
-    damaged file), but no details of any other error."""
+    """Answer a failed request with an error. The answer contains the error's message if SkillOpt raised it (also for a
+    damaged file), but no details of other errors."""
     try:
         with run_of(request).files.as_written() if "run" in request.match_info else nullcontext():
             return await handler(request)
@@ -172,7 +172,7 @@ async def explain(request: web.Request, handler: Handler) -> web.StreamResponse:
     except (SkillOptError, PatchLogError) as error:
         return _complaint(str(error), 400)
     except FileNotFoundError as error:
-        return _complaint(f"not written yet, or deleted: {error.filename}", 404)
+        return _complaint(f"{error.filename}: is not written yet, or was deleted", 404)
     except web.HTTPException:
         raise
     except (ConnectionResetError, TimeoutError):

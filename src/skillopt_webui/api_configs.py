@@ -1,4 +1,5 @@
-"""Answers the page's requests about configs: the form, checks while typing, questions before a start, and the start."""
+"""Answers the page's requests about configs: fills the form, checks it while the user types, answers questions before a
+start, and starts the run."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ class Configs(Record):
 
 
 class LoadBody(Body):
-    """The name of a run, a config file or a template. Its config is loaded."""
+    """Names the run, the config file or the template whose config is loaded."""
 
     run: str = ""
     path: str = ""
@@ -37,7 +38,7 @@ class LoadBody(Body):
 class CheckBody(Body):
     yaml: str = ""
     set: dict[str, str | None] = Field(default={})
-    """The new texts of the changed fields, by field."""
+    """The new text of each changed field; null removes the field from the config."""
 
 
 class QuestionBody(Body):
@@ -83,7 +84,7 @@ def check(call: Call[CheckBody]) -> forms.CheckedConfig:
 
 
 def _checked(settings: PageSettings, yaml: str, changes: dict[str, str | None] | None = None) -> forms.CheckedConfig:
-    """Check a config, and whether it keeps the limits of this page."""
+    """Check a config, also against the limits of this page."""
     checked = forms.check(yaml, changes)
     if checked.valid and (errors := problems(forms.parse(checked.yaml), settings)):
         return checked.model_copy(update={"errors": errors, "valid": False})
@@ -108,15 +109,15 @@ def launch(call: Call[LaunchBody]) -> LaunchStatus:
 
 @routes.change(RUN + "/resume", ResumeBody)
 def resume(call: Call[ResumeBody]) -> LaunchStatus:
-    """Continue a run with its own config, in its folder. Limits and the number of workers may change."""
+    """Continue a run in its folder, with its own config. Only the keys in `_AT_RESUME` may change."""
     run = call.run
     if holder(run.root):
-        raise UserError("a process is already working on this run")
+        raise UserError("a process is already working on this run; wait until it ends, or stop it")
     yaml = run_config(run, call.settings)
     overrides = [f"env.output_root={quoted(str(run.root.parent.parent))}"]
     for key, text in call.wish.set.items():
         if key not in _AT_RESUME:
-            raise UserError(f"{key}: cannot be changed when a run continues")
+            raise UserError(f"{key}: cannot be changed when a run continues; start a new run to change it")
         overrides.append(f"{key}={text.strip() or 'null'}")
     resuming = ["--resume"] if run.files.state.exists() else []  # no state if it ended in its first evaluation
     title, name = f"resume {run.root.name}", run_name(call.args)

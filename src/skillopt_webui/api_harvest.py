@@ -1,4 +1,5 @@
-"""Answers requests about the review of harvested tasks: the tasks, a person's decisions, and the tasks files.
+"""Answers requests about the review of harvested tasks: lists the tasks, records a person's decisions, and writes the
+tasks files.
 
 The page never runs a check that is a command; only `skillopt harvest review` does.
 """
@@ -61,10 +62,10 @@ class HarvestBody(Body):
 class HarvestDecision(HarvestBody):
     task: str = ""
     action: str = ""
-    """The decision: keep, drop, merge or edit."""
+    """The decision: `keep`, `drop`, `merge` or `edit`."""
     into: str = ""
     text: str = ""
-    """For edit: `rule=…`, `instruction=…`, or a check's kind and value: `contains=pnpm`."""
+    """For `edit`: `rule=…`, `instruction=…`, or the kind and value of a check, such as `contains=pnpm`."""
 
 
 class FinishBody(HarvestBody):
@@ -74,7 +75,7 @@ class FinishBody(HarvestBody):
 
 @routes.read(HARVESTS)
 def harvests(call: Call[Body]) -> HarvestList:
-    """The harvests one and two levels below the working folder."""
+    """The harvests in folders that are one or two levels below the working folder."""
     root, rows = call.settings.workspace, []
     for path in sorted([*root.glob("*/tasks.json"), *root.glob("*/*/tasks.json")]):
         folder = shown(call.settings, path.parent)
@@ -99,11 +100,12 @@ def decision(call: Call[HarvestDecision]) -> HarvestPage:
 
 @routes.change(HARVESTS + "/finish", FinishBody)
 def write_files(call: Call[FinishBody]) -> WrittenFiles:
-    """Write the tasks files with the tasks that were kept."""
+    """Write the tasks files. They contain the tasks that were kept; with `unreviewed`, also the rules that nobody has
+    decided on."""
     settings, wish = call.settings, call.wish
     skill = settings.workspace / wish.skill if wish.skill else None
     if skill and not (skill.exists() and fits(skill, readable(settings))):
-        raise NotThereError(f"skill: nothing at '{wish.skill}' under {settings.reach}")
+        raise NotThereError(f"skill: no file or folder '{wish.skill}' under {settings.reach}")
     written = finish(_find(settings, wish.folder), skill=skill, unreviewed=wish.unreviewed)
     return WrittenFiles(
         files=[

@@ -1,4 +1,5 @@
-"""Answers the page's requests about commands: evaluations, comparisons, and the state of every started command."""
+"""Answers the page's requests about commands: starts evaluations and comparisons, and shows the state of every started
+command."""
 
 from __future__ import annotations
 
@@ -116,12 +117,13 @@ def compare(call: Call[CompareBody]) -> LaunchStatus:
 
 
 class TryBody(Body):
-    """A version of a run's skill with one changed line. It is to be measured on the items that the version fails."""
+    """A request to change one line in a version of a run's skill. The changed skill is compared with this version on
+    the items that the version fails."""
 
     run: str
     version: int
     file: str = FILE
-    """The file of the package that has the line."""
+    """The name of the skill's file that contains the line."""
     line: Annotated[int, Field(ge=1)]
     text: str
     """The new text of the line; it may have several lines."""
@@ -134,13 +136,13 @@ class TrialCost(Record):
     items: int
     rollouts: int
     usd: float | None
-    """The estimated dollars, calculated from the cost of the run's rollouts; None if a price is unknown."""
+    """The estimated cost in dollars, calculated from the cost of the run's rollouts; None if a price is unknown."""
     launch: LaunchStatus | None = None
 
 
 @routes.change("/api/try", TryBody)
 def try_text(call: Call[TryBody]) -> TrialCost:
-    """Compare an edited skill with the version that it was made from; without `start`, only return the cost."""
+    """Compare an edited skill with the version that it was made from. Without `start`, only return the cost."""
     wish, run = call.wish, find_run(call.settings, call.wish.run)
     failing = _failing(run, wish.version, wish.split)
     paid = paid_now(run).target
@@ -175,8 +177,8 @@ def _edited(skill: Skill, wish: TryBody) -> Skill:
 
 
 def _failing(run: Run, version: int, split: str) -> list[str]:
-    """The items of a split that scored below one half with this version. An item that was not measured with this
-    version is judged by the newest earlier version with which it was measured."""
+    """The items of a split that scored below one half with this version. If an item was not measured with this version,
+    its score with the newest earlier version counts."""
     table = run_items(run)
     name = f"v{version}"
     upto = table.columns.index(name) + 1 if name in table.columns else 0
@@ -187,7 +189,7 @@ def _failing(run: Run, version: int, split: str) -> list[str]:
 
 @routes.change("/api/diff", DiffBody)
 def diff(call: Call[DiffBody]) -> view.Diff:
-    """The differences between two skills, for a view side by side."""
+    """The differences between two skills, for a side-by-side view."""
     a, b = (_skill(call.settings, side)[0] for side in (call.wish.a, call.wish.b))
     return view.diff(whole_text(side_of(a).skill), whole_text(side_of(b).skill))
 
@@ -204,7 +206,8 @@ def _measure(
 
 
 def _skill(settings: PageSettings, chosen: ChosenSkill | None) -> tuple[str, str]:
-    """A skill as an argument of a command (a file, a package's folder, RUN@3), and its name for people."""
+    """A skill as an argument of a command, and its name for people. The argument is a file, a package's folder, or
+    `RUN@3` for version 3 of a run's package."""
     if chosen and chosen.run is not None:
         run, version = find_run(settings, chosen.run), chosen.version
         files = run.files
@@ -217,14 +220,13 @@ def _skill(settings: PageSettings, chosen: ChosenSkill | None) -> tuple[str, str
     if chosen and chosen.file is not None:
         path = find_file(settings, chosen.file, what="skill")
         if path.suffix != ".md":
-            raise UserError(f"{chosen.file}: a skill is a .md file")
+            raise UserError(f"{chosen.file}: is not a skill; choose a .md file")
         return str(path), Path(chosen.file).name
-    raise UserError("choose a skill")
+    raise UserError("no skill was chosen; choose one")
 
 
 def _config(settings: PageSettings, wish: MeasureBody) -> tuple[str, list[str]]:
-    """The text of a file's or a run's config, and overrides with which the results are stored below the output
-    folders."""
+    """The text of the config of a file or a run, and an override that stores the results below an output folder."""
     if wish.run:
         run = find_run(settings, wish.run)
         return run_config(run, settings), [f"env.output_root={quoted(str(run.root.parent.parent))}"]

@@ -27,7 +27,7 @@ def letters_of(run: Run, settings: PageSettings) -> Box:
 
 
 class LetterRow(Record):
-    """A letter without paths on the disk."""
+    """A letter as the page shows it, without the paths of its files."""
 
     optional: ClassVar = frozenset({"text"})
 

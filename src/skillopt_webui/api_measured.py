@@ -1,4 +1,5 @@
-"""Answers requests about evaluations, comparisons and checks: their results and items, no matter who started them."""
+"""Answers requests about evaluations, comparisons and checks: their results and their items. The page or a terminal may
+have started them."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ class MeasuredRow(Record):
 class MeasuredList(Record):
     rows: list[MeasuredRow]
     names: dict[str, str]
-    """The names that people gave to runs, by the run's folder."""
+    """The names that people gave to runs, by the name of the run's folder."""
 
 
 class MeasuredPage(Record):
@@ -76,7 +77,8 @@ def _brief(kind: str, path: Path, state: Stamp | None) -> items.Result:
 
 
 def _read(call: Call[Body], make: Callable[[Run, items.Result], Made]) -> Made:
-    """The result of `make` on a measurement's folder and record; raises Damaged if a file is damaged."""
+    """Call `make` with a measurement's folder and record, and return the result. Raises Damaged if a file is
+    damaged."""
     outputs, args = call.settings.outputs, call.args
     if call.number("root") >= len(outputs) or not all(plain_name(args[name]) for name in ("benchmark", "name")):
         raise NotThereError("no such measurement")
@@ -88,7 +90,7 @@ def _read(call: Call[Body], make: Callable[[Run, items.Result], Made]) -> Made:
     try:
         return make(Run(RunDirectory(folder)), read_record(_MODELS[args["kind"]], path))
     except (Damaged, *ALTERED) as error:
-        raise Damaged(f"{folder}: a file is not as it was written ({type(error).__name__}); measure again") from error
+        raise Damaged(f"{folder}: a file is damaged ({type(error).__name__}); measure again") from error
 
 
 @routes.read(ONE)

@@ -1,4 +1,5 @@
-"""Answers requests about people's notes on a run: its name, tags and note; comments and ratings on items and lines."""
+"""Answers requests about people's notes on a run: the run's name, tags and note, and comments and ratings on items and
+lines."""
 
 from __future__ import annotations
 
@@ -23,13 +24,14 @@ class LabelsBody(Body):
 
 
 class CommentBody(Body):
-    """A comment on an `item` or a `line`. Only the last comment on the same item or line is used."""
+    """A comment on an item or a line of the skill (`kind` is `item` or `line`). Only the last comment on an item or a
+    line is used."""
 
     kind: str = ""
     about: str = ""
     split: str = ""
     rating: str = ""
-    """The rating: good, bad or none."""
+    """The rating: `good` or `bad`; empty for a comment without a rating."""
     text: str = ""
 
 

@@ -36,7 +36,7 @@ class SparksBody(Body):
 
 
 class Sparks(RootModel[dict[str, list[Point]]]):
-    """The points of a small validation curve for each run."""
+    """For each run: the points of a small curve of its validation scores."""
 
 
 class FoundItems(Record):
@@ -46,7 +46,7 @@ class FoundItems(Record):
 class ShownConflict(FiledConflict):
     status: str
     trajectories: dict[str, items.ItemRow]
-    """Trajectories by id: for each side of the conflict, the first ones that it cites."""
+    """The first trajectories that each side of the conflict cites, by the trajectory's id."""
     choice: str
 
 
@@ -72,7 +72,7 @@ class EventPage(Record):
 
 @routes.read("/api/runs")
 def list_runs(call: Call[Body]) -> Experiment | Same:
-    """The table of runs; or `Same` if it has not changed since the stamp `since`."""
+    """The table of runs; or `Same` if the table still has the stamp `since`."""
     table = call.server.index.table()
     return Same() if call.args.get("since") == table.stamp else table
 
@@ -126,7 +126,8 @@ def paired(call: Call[PairBody]) -> insight.PairedRuns:
 
 @routes.read(RUN + "/trajectory")
 def trajectory(call: Call[Body]) -> view.ShownRollout:
-    """A trajectory by its `id`, by `item` and `version`, or by `item` and `bare` (a split measured without a skill)."""
+    """A trajectory. The request names it by its `id`, by `item` and `version`, or by `item` and `bare` (the split that
+    was measured without a skill)."""
     run, args = call.run, call.args
     item = args.get("item", "")
     try:
@@ -141,7 +142,7 @@ def trajectory(call: Call[Body]) -> view.ShownRollout:
 
 
 def conflicts(run: Run) -> Conflicts:
-    """The conflicts. Each has the first trajectories that its two sides cite."""
+    """The conflicts of a run, each with the first trajectories that its two sides cite."""
     shown, decided = [], run.decisions
     for conflict in run.conflicts:
         rollouts = {rollout.id: rollout for rollout in run.batch_trajectories(conflict.step)}
@@ -166,8 +167,8 @@ def decide(call: Call[DecisionBody]) -> Conflicts:
 
 @routes.read(RUN + "/events")
 def events(call: Call[Body]) -> EventPage:
-    """Events that contain the text `q`, the newest first: the first `skip` are left out, and at most `count` are
-    returned; and the number of all such events."""
+    """One page of the events that contain the text `q`, with the number of all these events. The newest event is first.
+    The page leaves out the first `skip` events and has at most `count` events."""
     skip, count = call.number("skip", "0"), call.number("count", "200")
     rows, total = call.run.event_page(skip, min(count, 1000), call.args.get("q", ""))
     return EventPage(events=[view.slim(row) for row in rows], total=total)
@@ -175,7 +176,8 @@ def events(call: Call[Body]) -> EventPage:
 
 @routes.get(RUN + "/report")
 async def report(request: web.Request) -> web.Response:
-    """The report as a separate page. No script runs in it, and it has no rights of this site."""
+    """The report as a separate page. The browser runs no script in this page, and the page cannot use the rest of this
+    site."""
     run = run_of(request)
     policy = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
     headers = {"Content-Security-Policy": policy}
@@ -184,7 +186,7 @@ async def report(request: web.Request) -> web.Response:
 
 @routes.get(RUN + r"/export/{what:best|v\d+}")
 async def export(request: web.Request) -> web.Response:
-    """A skill as a download (a package as a zip file), so the browser never shows it under this page's address."""
+    """A skill as a download, so that the browser never shows it as a page of this site. A package is a zip file."""
     run, what = run_of(request), request.match_info["what"]
     path = run.files.best_skill if what == "best" else run.files.snapshot(number(what.removeprefix("v")))
     packed = zipped(run.best_skill) if what == "best" and run.files.trains_package else None
@@ -216,7 +218,7 @@ READ: dict[str, Callable[[Run], BaseModel]] = {
     "/conflicts": conflicts,
     "/config": lambda run: ConfigText(yaml=run.text(run.files.config_yaml)),
 }
-"""Functions that need only a run's files, by the end of their address."""
+"""The functions that answer a request from the run alone, by the end of the request's address."""
 
 
 @routes.read(RUN + f"{{what:{'|'.join(READ)}}}")

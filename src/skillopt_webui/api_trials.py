@@ -1,4 +1,5 @@
-"""Answers requests about sweeps and replicates: their runs with the values that differ, and the winner or the mean."""
+"""Answers requests about sweeps and replicates: their runs with the values that differ, and the winner of a sweep or
+the mean of a replicate."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ routes = Routes()
 
 
 class TrialLine(Record):
-    """One run of a sweep or a replicate, or the mean of its runs."""
+    """One run of a sweep or a replicate, or the mean over the runs of a replicate."""
 
     run: str = ""
     """The run's id; empty if its folder is gone."""
@@ -38,7 +39,7 @@ class Trials(Record):
     title: str
     changed: float
     says: list[str]
-    """The sentences in which the command says the result."""
+    """Sentences about the result, as the command prints them."""
     rows: list[TrialLine]
     mean: TrialLine | None = None
 
@@ -64,8 +65,8 @@ def _trials(number: int, root: Path, path: Path) -> Trials:
     place = f"{number}/{kind}/{benchmark}/{name}"
 
     def run_at(written: str) -> str:
-        """The id of a trial's run, which is searched in this output folder because the folder may have been moved;
-        empty if the run is gone."""
+        """The id of a trial's run; empty if the run is gone. The run is looked up in this output folder, because the
+        folder may have been moved after the path `written` was stored."""
         parts = Path(written).parts[-2:]
         there = len(parts) == 2 and all(map(plain_name, parts)) and root.joinpath(*parts).is_dir()
         return f"{number}/{parts[0]}/{parts[1]}" if there else ""

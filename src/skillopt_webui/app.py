@@ -1,4 +1,4 @@
-"""`python -m skillopt_webui.app`: serve the page on this machine, port 7860. `skillopt ui` does the same."""
+"""Serves the page on this machine, at port 7860: `python -m skillopt_webui.app`, or `skillopt ui`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def greeting(settings: PageSettings) -> list[str]:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Open the port. This comes before the addresses are printed."""
+    """Open the port. `serve` prints the page's address only after that."""
     try:
         kind = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.socket(kind, socket.SOCK_STREAM)
@@ -56,7 +56,7 @@ def _listen(host: str, port: int) -> socket.socket:
         return listening
     except OSError as error:
         raise UserError(
-            f"--port: cannot listen on {host}:{port} ({error.strerror}); choose another with --port"
+            f"--port: cannot listen on {host}:{port} ({error.strerror}); choose another port with --port"
         ) from None
 
 

@@ -13,7 +13,7 @@ from skillopt.record.directory import ALTERED
 
 T = TypeVar("T")
 Stamp = tuple[int, int, int]
-"""A stamp that changes when the file changes."""
+"""The time of change, the size and the inode of a file. At least one of them changes when the file changes."""
 
 
 def stat(path: Path | str) -> os.stat_result | None:

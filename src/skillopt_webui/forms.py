@@ -31,7 +31,7 @@ _SHIPPED = tuple((root / folder).resolve() for root in ROOTS for folder in FOLDE
 _LONGEST = 200_000
 """The maximum number of characters of a config, or of one value."""
 _DEEPEST = 50
-"""The maximum number of levels of a value that are shown; deeper levels are shown as text."""
+"""The maximum depth of the lists and tables in a value. Anything deeper is shown as text."""
 
 TEMPLATES = {
     "the simulated world": """\
@@ -46,7 +46,7 @@ env: {name: qa, benchmark: my-tasks, data: data/tasks.jsonl}
 budget: {max_usd: 2}
 """,
 }
-"""Configs with which to start in a folder without configs. The first of them needs neither an API key nor data."""
+"""Configs to begin with if a folder has none. The first one needs neither an API key nor data."""
 
 
 class FormField(Record):
@@ -58,7 +58,7 @@ class FormField(Record):
     doc: str
     default: JsonValue
     kind: str
-    """The kind of input: text, integer, number, switch, choice, or yaml for lists and tables."""
+    """The kind of input: `text`, `integer`, `number`, `switch`, `choice`, or `yaml` for lists and tables."""
     nullable: bool
     choices: list[JsonValue] | None = None
     min: Number | None = None
@@ -93,8 +93,8 @@ _LIMITS = {"ge": "min", "le": "max", "gt": "above", "lt": "below"}
 
 @cache
 def schema() -> list[FormSection]:
-    """The sections of the form. Made only once: it parses source files, and Python 3.11 cannot do that in two threads
-    at the same time."""
+    """The sections of the form. They are made only once, because that parses source files, and Python 3.11 cannot do it
+    in two threads at the same time."""
     defaults = Config().model_dump(mode="json")
     return [FormSection(name=name, fields=list(_fields(name, type(keys), defaults[name]))) for name, keys in Config()]
 
@@ -124,7 +124,8 @@ KINDS = {field.key: field for section in schema() for field in section.fields}
 
 
 def read(path: Path, settings: PageSettings) -> Config:
-    """Read a config file with its `_base_` files. All these files must be under the folders or part of the package."""
+    """Read a config file with its `_base_` files. Each of these files must be under the page's folders or be a part of
+    SkillOpt."""
 
     def check(file: Path) -> None:
         if not fits(file, (*readable(settings), *_SHIPPED)):
@@ -134,7 +135,8 @@ def read(path: Path, settings: PageSettings) -> Config:
 
 
 def load(path: Path, settings: PageSettings) -> str:
-    """A config file as YAML text, with the values of its `_base_` files and without values that equal the default."""
+    """A config file as YAML text. The text includes the values of `_base_` files, and leaves out values that equal the
+    default."""
     tree = read(path, settings).model_dump(mode="json", exclude_defaults=True)
     for dotted in _PATH_KEYS:
         section, key = dotted.split(".")
@@ -157,10 +159,10 @@ def dump(tree: Mapping[str, JsonValue]) -> str:
 
 
 def check(text: str, changes: Mapping[str, str | None] | None = None) -> CheckedConfig:
-    """Check a config after `changes` to single fields.
+    """Change single fields of a config, then check it.
 
-    A change is the typed text; null removes the key, so its default is used. If the YAML cannot be read, it is
-    returned unchanged.
+    A change is the text that the user typed, or None to remove the key, so that its default is used. If the YAML cannot
+    be read, it is returned unchanged.
     """
     try:
         tree = _tree(text)
@@ -202,7 +204,9 @@ def _tree(text: str) -> Settings:
         raise UserError(f"the config is longer than {_LONGEST:,} characters")
     try:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=Loader)):
-            raise UserError("aliases (*name) are not allowed here: a short text could become endless; repeat the value")
+            raise UserError(
+                "aliases (*name) are not allowed here, because they can make a short text endless; repeat the value"
+            )
         tree = parse_yaml(text) or {}
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         cause = error.__cause__ or error
@@ -210,7 +214,7 @@ def _tree(text: str) -> Settings:
         where = f"line {mark.line + 1}: " if mark else ""
         raise UserError(f"{where}not readable as YAML: {getattr(cause, 'problem', None) or error}") from None
     if not isinstance(tree, dict):
-        raise UserError("a config has sections, each with keys, such as train: {num_epochs: 4}")
+        raise UserError("this is not a config; write sections with keys, such as `train: {num_epochs: 4}`")
     if "_base_" in tree:
         raise UserError("_base_ works only in config files; write the whole config here")
     return {str(name): dict(keys) if isinstance(keys, dict) else keys for name, keys in tree.items()}
@@ -236,7 +240,8 @@ def _errors(tree: Settings) -> tuple[dict[str, str], str]:
 
 
 def _field_of(dotted: str) -> str | None:
-    """The field to which an error belongs; the error itself may be deeper inside the field's value."""
+    """The field to which an error belongs; None if there is no such field. `dotted` is the error's place, which may be
+    deeper inside the field's value."""
     parts = dotted.split(".")
     return next((".".join(parts[:n]) for n in range(len(parts), 1, -1) if ".".join(parts[:n]) in KINDS), None)
 
@@ -278,8 +283,8 @@ def _set(tree: Settings, dotted: str, raw: str | None) -> None:
 
 
 def _typed(field: FormField, raw: str) -> JsonValue:
-    """The typed text as a value of the field's type. If the text does not fit the type, return it as it is: the check
-    then reports the error."""
+    """The typed text as a value of the field's type. Text that does not fit the type is returned unchanged, and the
+    check then reports the error."""
     if field.kind in {"text", "choice"}:
         return raw
     if raw.strip() == "" and field.nullable:

@@ -1,5 +1,5 @@
-"""Answers requests for the findings that a report also has (skillopt.view computes them): edits by line, failures,
-costs."""
+"""Answers requests about the parts of a run that its report also shows: edits by line, failures, costs. The package
+`skillopt.view` computes them."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ class BlamedSkill(Record):
     entries: dict[int, Entry]
     """The entries of the patch log, by number."""
     files: dict[int, str] = Field(default={})
-    """If the skill is a package: the names of its files, each by the number of the line that shows the name."""
+    """If the skill is a package: the names of its other files, by the number of the line that shows the name."""
     worth: dict[int, AblatedPart] = Field(default={})
-    """The ablation's result for each rule of the main file, by the rule's first line; empty without an ablation."""
+    """The ablation's result for each rule of the main file, by the number of the rule's first line; empty if there was
+    no ablation."""
 
 
 def blamed(run: Run, version: int) -> BlamedSkill:
@@ -68,7 +69,8 @@ def _blame(run: Path, version: int, snapshot: Stamp | None) -> list[BlamedLine]:
 
 
 class Failures(Record):
-    """Items that no skill has solved, grouped by cause, with advice; and items that the endpoint refuses."""
+    """Items that no skill has solved, grouped by cause, with advice; and items that the endpoint refuses, with the
+    reason."""
 
     general: str
     groups: list[FailureGroup]
@@ -125,7 +127,7 @@ def _versions(run: Path, summary: Stamp | None) -> list[VersionCost]:
 
 
 class PairedRuns(Record):
-    """The best skills of two runs, A and B, on the items that both measured."""
+    """A comparison of the best skills of two runs, A and B, on the items that both runs measured."""
 
     verdict: str
     outcome: str
@@ -138,8 +140,8 @@ class PairedRuns(Record):
 
 
 def paired(a: Run, b: Run) -> PairedRuns:
-    """Compare two runs on the test split if both have read it, else on validation. Raise NotThereError if the runs have
-    no common item."""
+    """Compare two runs on the test split if both have read it, else on the validation split. Raise NotThereError if the
+    runs have no common item."""
     sides = [_best_scores(run) for run in (a, b)]
     for split in ("test", "val"):
         shared = sorted(sides[0].get(split, {}).keys() & sides[1].get(split, {}).keys())
@@ -156,7 +158,7 @@ def paired(a: Run, b: Run) -> PairedRuns:
         [((y,), (x,)) for x, y in zip(before, after, strict=True)],
     )
     note = (
-        "Both skills were selected by these validation items; runs that have read their test split show more."
+        "Both skills were selected by these validation items; a comparison on the test split would say more."
         if split == "val"
         else ""
     )

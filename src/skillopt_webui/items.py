@@ -55,7 +55,8 @@ class ItemTable(Record):
 
 
 class StepTables(Record):
-    """The items of a step's batch; and the items of the step's gate, with their scores before and after."""
+    """The items of a step's batch, and the items of its gate with the scores of the current skill and of the
+    candidate."""
 
     batch: ItemTable
     gate: ItemTable
@@ -136,8 +137,8 @@ def short(text: str) -> str:
 
 
 def _newest(run: Run, all_measured: Sequence[Measurement], items: set[str]) -> dict[str, Rollout]:
-    """For each item: the newest trajectory with any version of the skill. Files are read from the newest on, until no
-    item is missing."""
+    """For each item: the newest trajectory with any version of the skill. The newest files are read first, and reading
+    stops when no item is missing."""
     versions = run.versions_by_hash
     order = sorted(
         (m for m in all_measured if m.skill_hash in versions),
@@ -218,7 +219,8 @@ def bare_cell(run: Run, item: str, split: str) -> Rollout:
 
 
 def search(run: Run, files: Iterable[Path], text: str) -> list[str]:
-    """Items with a trajectory that contains the text: in the task, an output, the expected answer or the feedback."""
+    """Items with a trajectory that contains the text: in the item's id, the task, the output, the expected answer or
+    the feedback."""
     needle = text.casefold()
     encoded = json.dumps(needle, ensure_ascii=False)[1:-1]
     items: set[str] = set()
@@ -236,7 +238,7 @@ def search(run: Run, files: Iterable[Path], text: str) -> list[str]:
 
 
 def measured_items(folder: Run, result: Result) -> ItemTable:
-    """The table of an evaluation (one column), a comparison or a check (two)."""
+    """The table of items of an evaluation (one column), or of a comparison or check (two columns)."""
     names = _sides(result)
     seen: dict[str, dict[str, list[Trajectory]]] = {}
     for rollout in _trajectories(folder):
@@ -257,7 +259,7 @@ def _trajectories(folder: Run) -> list[Trajectory]:
 
 
 def _sides(result: Result) -> dict[str, str]:
-    """The names of a measurement's sides, by the text that the ids of a side's trajectories contain."""
+    """The names of a measurement's sides. The key of a side is a text that the ids of its trajectories contain."""
     if isinstance(result, Comparison):
         return {"compare-base": "left", "compare-skill": "right"}
     return {"base": "base", "skill": "skill"} if isinstance(result, CheckResult) else {"eval": "score"}

@@ -1,4 +1,5 @@
-"""Starts commands in separate processes. Each start is recorded on disk, so a new server finds the command."""
+"""Starts commands in separate processes. Each start is recorded on disk, so that a restarted server finds the
+command."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ Kind = Literal["train", "eval", "compare"]
 _VARIABLES = {"PYTHONUNBUFFERED": "1", "NO_COLOR": "1", "TERM": "dumb"}
 _ID = re.compile(r"[0-9]{10,}-[0-9a-f]{8}\Z")
 _LOG_END = 4000
-"""The maximum number of characters of a log that are shown."""
+"""The maximum number of characters that are shown from the end of a log."""
 _KEPT = 100
 """The number of newest commands whose records are kept."""
 
@@ -104,8 +105,8 @@ class Launch:
         return False
 
     def worked_on_by(self, pid: int) -> bool:
-        """True if this process runs the command. The record alone does not prove that, because it may come from a
-        different machine."""
+        """True if the process `pid` runs the command. The number in launch.json does not prove that, because the file
+        may come from a different machine."""
         try:
             return str(self.folder).encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         except OSError:
@@ -147,7 +148,7 @@ class Launches:
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, kind: Kind, title: str, config: str, arguments: list[str], run: str | None = None) -> Launch:
-        """Start a command; `arguments` follow `skillopt KIND --config <its own copy of the config>`."""
+        """Start `skillopt KIND --config FILE ARGUMENTS`. FILE is the command's own copy of `config`."""
         folder = self._folder / f"{int(time.time() * 1000)}-{secrets.token_hex(4)}"
         make_folder(self._folder.parent, private=True)  # private, because other users must not read logs and configs
         folder.mkdir(parents=True)
@@ -238,5 +239,5 @@ def _signal(pid: int, number: signal.Signals) -> None:
 
 
 def quoted(value: object) -> str:
-    """A value quoted for an override, which is read as YAML."""
+    """A value in quotes, for an override. Overrides are read as YAML."""
     return json.dumps(value)

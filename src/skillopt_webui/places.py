@@ -22,17 +22,17 @@ _DEEPEST = 4
 """The maximum number of levels of folders that are searched for configs."""
 _LARGEST = 200_000
 _OF_A_RUN = {"journal.sqlite", "runtime_state.json", "patch_log.jsonl", "events.jsonl", "run.lock"}
-"""A folder with one of these files is a run, whose config may come from elsewhere."""
+"""A folder with one of these files is a run. The run's config may come from a different machine."""
 _NOT_OURS = {"node_modules", "__pycache__", "site-packages", "venv"}
 
 
 def plain_name(name: str) -> bool:
-    """True if this is the name of one folder, not a path, and the page may open the folder."""
+    """True if `name` is the name of one folder (not a path) and does not begin with a dot."""
     return bool(_NAME.match(name))
 
 
 RESULTS = {"evaluations": "eval_summary.json", "comparisons": "comparison.json", "checks": "check.json"}
-"""For measurements outside of a training: the name of the result file, by the folder of each kind of measurement."""
+"""The name of the result file of each kind of measurement, by the folder of this kind."""
 
 
 class NotThereError(UserError):
@@ -78,7 +78,8 @@ def _id(settings: PageSettings, folder: Path, depth: int) -> str | None:
 
 
 def inside(path: Path, folders: Sequence[Path]) -> bool:
-    """True if the path, after links are followed, is in one of the folders. A name that no file can have is outside."""
+    """True if the path is in one of the folders after all links are followed. A path that no file can have is
+    outside."""
     real = resolved(path)
     return real is not None and any(real.is_relative_to(folder.resolve()) for folder in folders)
 
@@ -96,7 +97,7 @@ def readable(settings: PageSettings) -> tuple[Path, ...]:
 
 
 def fits(path: Path, folders: Sequence[Path]) -> bool:
-    """True if the path is under the folders and not hidden, because hidden files may contain keys."""
+    """True if the path is under one of the folders and not hidden. (Hidden files may contain API keys.)"""
     real = resolved(path)
     folder = next((folder for folder in folders if real and real.is_relative_to(folder)), None)
     if real is None or folder is None:
@@ -105,7 +106,8 @@ def fits(path: Path, folders: Sequence[Path]) -> bool:
 
 
 def find_file(settings: PageSettings, name: str, *, what: str, folders: Sequence[Path] | None = None) -> Path:
-    """A file by its path, relative to the workspace. Raises NotThereError if it is hidden, missing or outside."""
+    """A file by its path relative to the workspace. Raises NotThereError if the file is hidden, missing or outside of
+    the folders."""
     path = settings.workspace / name
     if not is_file(path) or not fits(path, folders or readable(settings)):
         raise NotThereError(f"{what}: no file '{name}' under {settings.reach}")
@@ -113,7 +115,7 @@ def find_file(settings: PageSettings, name: str, *, what: str, folders: Sequence
 
 
 def shown(settings: PageSettings, path: Path) -> str:
-    """A path for people: relative to the workspace if it is below that."""
+    """A path for people: relative to the workspace if the path is below it, else absolute."""
     path = path.resolve()
     return str(path.relative_to(settings.workspace)) if path.is_relative_to(settings.workspace) else str(path)
 
@@ -137,13 +139,15 @@ def config_files(settings: PageSettings) -> Iterator[Path]:
 
 
 def _of_a_run(path: Path, root: Path) -> bool:
-    """True if the file is in a run: in the root if that is a run, or in a run that was copied below the root."""
+    """True if a file under `root` is in a run: either `root` is a run, or the run was copied into a folder below
+    `root`."""
     above = [folder for folder in path.parents if folder.is_relative_to(root)]
     return any((folder / name).exists() for folder in above for name in _OF_A_RUN)
 
 
 def listed_configs(settings: PageSettings) -> Iterator[Path]:
-    """`config_files`, then other configs below the searched folder, which may come from other people."""
+    """The files of `config_files`, then the other configs below `settings.searched`. Those may come from other
+    people."""
     yield from config_files(settings)
     if settings.searched:
         yield from _configs_below(settings.searched, {*settings.outputs, *settings.configs})

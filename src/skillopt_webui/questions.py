@@ -1,7 +1,7 @@
 """Answers questions about a config before a start. Each question gets a separate process with a time limit.
 
-That process loads data sets, runs the code of tasks and calls endpoints, so a failure there does not harm the
-server: `python -m skillopt_webui.questions plan < config.yaml` prints one line of JSON.
+That process loads data sets, runs the code of tasks and calls endpoints, so a failure there does not harm the server.
+For example, `python -m skillopt_webui.questions plan < config.yaml` prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from skillopt_webui.forms import parse
 from skillopt_webui.settings import PageSettings
 
 PATIENCE = 120
-"""Seconds after which a question fails. They are many, because a data set may be large or an endpoint slow."""
+"""Seconds after which a question fails. The number is high, because a data set may be large or an endpoint slow."""
 SHOWN = 5
 """The maximum number of items of each split that a preview shows."""
 
@@ -63,7 +63,9 @@ class Questions:
                 async with asyncio.timeout(PATIENCE):
                     out, complaint = await child.communicate(config.encode())
             except TimeoutError:
-                raise UserError(f"no answer within {PATIENCE} s; try `skillopt {question}` in a terminal") from None
+                raise UserError(
+                    f"no answer within {PATIENCE} s; a data set or an endpoint may be slow: try again"
+                ) from None
             finally:
                 if child.returncode is None:
                     with contextlib.suppress(ProcessLookupError):
@@ -82,7 +84,7 @@ class Questions:
 class PreviewSplit(Record):
     size: int
     types: dict[str, int]
-    """The most frequent task types."""
+    """The most frequent types of items, with the number of items."""
     items: list[Item]
     """The first few items, shortened."""
 
@@ -137,12 +139,13 @@ def plan(config: Config) -> Answer:
 
 
 def doctor(config: Config) -> Checklist:
-    """The doctor's checklist, without any call to an endpoint: nothing is paid for."""
+    """The doctor's checklist. No endpoint is called, so nothing is paid for."""
     return Checklist(checks=asyncio.run(examine(config, offline=True)))
 
 
 def connection(config: Config) -> Checklist:
-    """Send one short request to each role's model, which is paid for, and return the results as checks."""
+    """Send one short request to the model of each role, and return the results as checks. These requests are paid
+    for."""
     try:
         return Checklist(checks=asyncio.run(endpoints(config)))
     except SkillOptError as error:

@@ -1,4 +1,4 @@
-"""Runs one `skillopt` command in a separate process, which outlives the server.
+"""Runs one `skillopt` command in a separate process, which continues if the server ends.
 
 The process holds the lock of the command's folder, and writes its exit code there before it ends. So a server that was
 started later still knows how the command ended.

@@ -33,7 +33,7 @@ POINTS = 48
 """The maximum number of points of a small curve."""
 _WORK = ("config.json", "summary.json", "events.jsonl", "journal.sqlite", "journal.sqlite-wal")
 _FILES = (*_WORK, "run.lock", "labels.json")
-"""Files on which a run's row depends. If no process works on the run, only files that are not in `_WORK` may change."""
+"""The files on which a run's row depends. The files in `_WORK` change only while a process works on the run."""
 Files = dict[str, os.stat_result]
 
 
@@ -90,7 +90,7 @@ class RunIndex:
         self._last: tuple[list[RunLine], Experiment] | None = None
 
     def rows(self) -> list[RunLine]:
-        """The rows of the table: active runs first, then the newest."""
+        """The rows of the table: first the running runs, then all others. In both groups, the newest is first."""
         folders = list(self._folders())
         live = holders({f"{folder}/run.lock": files["run.lock"] for _, folder, files in folders})
         lines = {}
@@ -115,7 +115,7 @@ class RunIndex:
             return self._last[1]
 
     def sparks(self, names: Sequence[str]) -> dict[str, list[Point]]:
-        """For each run: points of the validation score over the steps, at most `POINTS`."""
+        """For each run: the points of its validation score over the steps, at most `POINTS` of them."""
         return {name: line for name in names[:200] if (line := self._spark(name)) is not None}
 
     def _spark(self, name: str) -> list[Point] | None:
@@ -162,7 +162,8 @@ def _line(name: str, folder: Path, files: Files, *, busy: bool) -> RunLine:
 
 
 def experiment(rows: Sequence[RunLine]) -> Experiment:
-    """The rows with the settings in which they differ, and groups of seeds with their means and intervals."""
+    """The rows with the settings in which they differ, and the groups of runs that differ only in their seed, with
+    means and intervals."""
     keys = _differing([row.config for row in rows])
     shown: list[RunLine] = []
     groups: dict[str, list[RunLine]] = {}
@@ -197,7 +198,8 @@ def _text(value: JsonValue) -> str:
 
 
 def _means(runs: Sequence[RunLine]) -> SeedGroup:
-    """The means over the finished runs among `runs`, with intervals by Student's t, cut at 0 and 1."""
+    """The means over the finished runs among `runs`, with intervals by Student's t that are limited to the range 0 to
+    1."""
     rows = [run for run in runs if run.status == "finished"]
 
     def values(name: str) -> list[float]:
@@ -221,7 +223,8 @@ def thin(values: list[Point]) -> list[Point]:
 
 
 def _subfolders(folder: str) -> list[str]:
-    """The names of a folder's subfolders, without links and names that begin with a dot (the page's own)."""
+    """The names of a folder's subfolders, without links and without names that begin with a dot (such as the page's own
+    folder)."""
     try:
         with os.scandir(folder) as entries:
             return sorted(e.name for e in entries if e.is_dir(follow_symlinks=False) and not e.name.startswith("."))

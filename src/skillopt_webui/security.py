@@ -22,11 +22,13 @@ from skillopt_webui.settings import LOOPBACK_NAMES, PageSettings, is_loopback
 
 COOKIE = "skillopt_session"
 HEADER = "X-SkillOpt"
-"""A header that a different site's page may send only if the server allows it. This server never allows it."""
+"""The header that each request that changes something needs. A page of a different site may send it only if this server
+allows that, and this server never allows it."""
 GUESS_PAUSE = 0.5
 """Seconds from the first wrong token of an address to the check of its next token. Each wrong token doubles them."""
 LONGEST_PAUSE = 5.0
-"""The maximum number of seconds that a token waits. It is short, so a user gets in while a program guesses."""
+"""The maximum number of seconds that a token waits. It is short, so that a user can log in while a program guesses
+tokens."""
 _WAITING = 5
 """The maximum number of tokens from one address that may wait at the same time; further tokens are refused."""
 _REMEMBERED = 600.0
@@ -68,9 +70,9 @@ class _Guesser:
 class Door:
     """Admits requests that have the token, or the cookie that a login with the token returned.
 
-    A token is checked only after the pause of its address, and only a few tokens from one address may wait. So with
-    many connections a program guesses hardly faster than with one. Requests with a cookie never wait, because a cookie
-    is too long to guess.
+    A token is checked only after the pause of its address, and only a few tokens from one address may wait. So a
+    program with many connections guesses hardly faster than with one. Requests with a cookie never wait, because a
+    cookie is too long to guess.
     """
 
     def __init__(self, settings: PageSettings) -> None:
@@ -85,7 +87,8 @@ class Door:
         return bool(given) and await self._is_token(request, given)
 
     async def login(self, request: web.Request, given: str) -> web.Response:
-        """Answer the right token with a cookie, which outlives the server and does not reveal the token."""
+        """Answer the right token with a cookie. The cookie stays valid after a restart of the server, and does not
+        reveal the token."""
         if not await self._is_token(request, given.strip()):
             return web.json_response({"error": "The token is wrong."}, status=401)
         response = web.json_response({"ok": True})
@@ -144,7 +147,7 @@ def guard(settings: PageSettings, door: Door) -> Middleware:
 
 
 async def refusal(request: web.Request, settings: PageSettings, door: Door) -> tuple[int, str] | None:
-    """The status and the reason with which a request is refused; None if it may pass."""
+    """The status and the reason if a request is refused; None if it may pass."""
     if not host_allowed(request.host, settings):
         return 403, f"This page is not served under the name {request.host!r}; start it with --allow-host NAME."
     origin = request.headers.get("Origin")
@@ -188,7 +191,8 @@ def _session(settings: PageSettings) -> str:
 
 
 def _network(address: str) -> str:
-    """The IPv4 address, or an IPv6 address's network, because one machine can have all addresses of such a network."""
+    """The address itself if it is IPv4; for IPv6 its network, because one machine can have all addresses of such a
+    network."""
     try:
         known = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -29,7 +29,7 @@ from skillopt_webui.settings import PageSettings
 
 STATIC = Path(__file__).parent / "static"
 _LARGEST = 1024 * 1024
-"""The maximum number of bytes of a request: a config is small."""
+"""The maximum number of bytes of a request. Even a long config is smaller."""
 
 routes = web.RouteTableDef()
 

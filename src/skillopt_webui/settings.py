@@ -15,7 +15,7 @@ LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 @dataclass(frozen=True, kw_only=True)
 class PageSettings:
-    """The settings of the page. Folders are absolute; files outside of the folders are neither read nor started."""
+    """The settings of the page. Folders are absolute. Files outside of these folders are neither read nor run."""
 
     workspace: Path
     """The folder in which runs start; relative paths in configs begin here."""
@@ -33,8 +33,8 @@ class PageSettings:
     """The token for the login; empty if no token is needed (only with a loopback address)."""
     allowed_hosts: tuple[str, ...] = ()
     """Further names by which a browser may reach the page."""
-    reach: str = "the page's folders; start it with --data FOLDER"
-    """A text for errors: the name of the folders, and how to add a folder."""
+    reach: str = "the page's folders; to add a folder, start the page with --data FOLDER"
+    """The end of error messages: the name of the folders, and how to add a folder."""
 
     @property
     def records(self) -> Path:

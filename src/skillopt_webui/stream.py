@@ -18,7 +18,7 @@ from skillopt_webui.answers import as_json
 
 INTERVAL = 0.4
 _QUIET = 15.0
-"""Seconds without a message after which a comment is sent, so the connection is not closed as dead."""
+"""After this many seconds without a message, a comment is sent, so that the connection is not closed as dead."""
 
 
 class Working(Record):
@@ -27,8 +27,8 @@ class Working(Record):
 
 
 async def stream(request: web.Request, run: Run) -> web.StreamResponse:
-    """Send the message `event` for each new line after `offset`, `pulse` or `figures` if these have changed, and
-    `state` if a process began or ended its work on the run.
+    """Send messages of four kinds: `event` for each new line of events.jsonl after the offset, `pulse` (the heartbeat)
+    and `figures` when they have changed, and `state` when a process begins or ends its work on the run.
 
     The id of an event is the offset after the event. A browser that reconnects continues at this offset.
     """

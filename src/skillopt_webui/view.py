@@ -1,4 +1,5 @@
-"""Makes the page's data on one run: its state, its steps, the proposed edits with their reasons, its trajectories."""
+"""Makes the page's data about one run: its state, its steps, the proposed edits with their reasons, its
+trajectories."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ _LEFT_OUT = {"summary", "record", "path", "outcome"}
 
 
 class Figures(Record):
-    """The progress and costs of a run at this moment: the only source of the page's live numbers."""
+    """The progress and costs of a run at this moment. All live numbers on the page come from here."""
 
     calls: int
     tokens: int
@@ -156,7 +157,7 @@ def live(run: Run) -> Live | None:
 
 
 def _started(run: Run) -> EventRow | None:
-    """The event of the run's newest start. It has the number of steps and the sizes of the splits."""
+    """The event of the run's newest start, which has the number of steps and the sizes of the splits."""
     starts = [event for event in run.event_rows(400_000) if event["kind"] == "run_started"]
     event = starts[-1] if starts else next((event for _, event in run.events_after(0)), None)
     return {key: value for key, value in event.items() if key != "path"} if event else None
@@ -168,7 +169,7 @@ def slim(event: EventRow) -> EventRow:
 
 class RankedEdit(Ranked):
     said: str
-    """The reason why the edit was selected or not, in words."""
+    """The reason, in words, why the edit was selected or not."""
 
 
 class StepPage(Record):
@@ -202,7 +203,8 @@ class Exchanges(Record):
 
 
 def exchanges(run: Run, number: int) -> Exchanges:
-    """The requests to the optimizer, with the replies: those of a step, and those of an epoch's end right after it."""
+    """The requests to the optimizer and its replies in one step. If an epoch ended after this step, also those of the
+    epoch's end."""
     end = run.epoch_end(number)
     return Exchanges(exchanges=run.exchanges(number, end.epoch if end else None))
 
@@ -248,7 +250,7 @@ def trajectory(run: Run, name: str) -> ShownRollout:
 
 def skill_text(run: Run, version: int) -> str:
     if not run.files.snapshot(version).is_file():
-        raise NotThereError(f"no version {version}")
+        raise NotThereError(f"the run has no version {version}")
     return whole_text(run.skill(version))
 
 
@@ -267,7 +269,7 @@ class Diff(Record):
 
 
 def diff(a: str, b: str) -> Diff:
-    """The differences between two texts, for a view side by side."""
+    """The differences between two texts, for a side-by-side view."""
     left, right = a.split("\n"), b.split("\n")
     blocks = [
         DiffBlock(op=op, a=left[i1:i2], b=right[j1:j2], a_line=i1 + 1, b_line=j1 + 1)

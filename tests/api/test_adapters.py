@@ -147,7 +147,7 @@ def test_an_adapter_gets_its_own_data_and_all_components(tmp_path: Path) -> None
     assert skillopt.evaluate(None, skillopt.Skill("Say more."), **keys)["score"] == 1
     assert adapter.candidates[0] == {"rules": "Say more.", "tone": "kind"}
     assert env.items("train")[0]["data"] in data
-    with pytest.raises(UserError, match="has no method evaluate"):
+    with pytest.raises(UserError, match="has no method 'evaluate'"):
         skillopt.from_gepa(object(), data)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="as a list of dicts"):
         skillopt.from_gepa(adapter, ["q"])  # type: ignore[list-item]

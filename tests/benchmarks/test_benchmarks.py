@@ -367,7 +367,7 @@ def test_data_that_needs_an_account_is_asked_for_by_name_and_place(name: str, tm
 
 def test_a_source_that_cannot_be_reached_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
-    with pytest.raises(SkillOptError, match=r"cannot be reached.*Put there: SearchQA.jsonl.gz"):
+    with pytest.raises(SkillOptError, match=r"cannot be reached.*Put these files there: SearchQA.jsonl.gz"):
         prepare("searchqa", tmp_path / "in", tmp_path / "out", print)
     assert list((tmp_path / "in").iterdir()) == []
 
@@ -449,7 +449,7 @@ def test_a_manifest_decides_which_item_is_in_which_split(tmp_path: Path, form: s
         ({**IDS, "val": ["train-000"]}, "'train-000' is in train and in val; remove the id from one of them"),
         ({"train": ["train-000"]}, "has no list of ids for val, test"),
         ({**IDS, "test": [{"name": "x"}]}, 'test: {"name": "x"} is not an id'),
-        ({**IDS, "test": []}, "test: must be a list of ids that is not empty"),
+        ({**IDS, "test": []}, "test: must be a list of at least one id"),
         ([], "has no list of ids for train, val, test"),
     ],
 )

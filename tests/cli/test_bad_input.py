@@ -54,7 +54,10 @@ def test_an_item_that_is_nested_too_deeply_is_named(tmp_path: Path) -> None:
         ("env.name=qaa", "env.name: unknown 'qaa'; did you mean 'qa'?"),
         ("gradient.analysts=[oracle]", "gradient.analysts: unknown 'oracle'"),
         ("models.target_model=gpt", "models.target_model: 'gpt' is not provider:model"),
-        ("models.target_model=gpt-4o-mini", "is not provider:model; did you mean 'openai:gpt-4o-mini'?"),
+        (
+            "models.target_model=gpt-4o-mini",
+            "is not provider:model with a known provider; did you mean 'openai:gpt-4o-mini'?",
+        ),
         ("models.optimizer_model=claude-sonnet-4-5", "did you mean 'anthropic:claude-sonnet-4-5'?"),
         ("models.target_model=gemini-2.5-flash", "did you mean 'google:gemini-2.5-flash'?"),
         ("models.target_model=openai/gpt-4o", "did you mean 'openai:gpt-4o'?"),

@@ -267,7 +267,7 @@ def test_a_workspace_that_nobody_touched_is_scored_in_a_container_as_well(docker
     [
         ("absent", "sum-0: environment/Dockerfile does more .* needs Docker, .*no `docker` command"),
         ("down", "sum-0: .* needs Docker, .*Cannot connect to the Docker daemon"),
-        ("command", "needs Docker, and only the shell agent works there"),
+        ("command", "needs Docker, and only the shell agent works in Docker"),
         ("compose", "needs Docker Compose"),
         ("toml", r"task.toml: environment.cpus: Input should be greater than 0"),
     ],

@@ -316,10 +316,22 @@ def test_a_lowest_rate_of_null_as_earlier_versions_wrote_it_is_one() -> None:
         ({"optimizer": {"lr_scheduler": "constant", "reject_decay": 1}}, "optimizer.reject_decay", "choose cosine"),
         ({"optimizer": {"learning_rate": 1}}, "optimizer.min_learning_rate", "raise learning_rate"),
         ({"optimizer": {"learning_rate": 1, "lr_scheduler": "constant"}}, "cannot change", "raise learning_rate"),
-        ({"optimizer": {"learning_rate": 4, "min_learning_rate": 4}}, "optimizer.min_learning_rate", "lower it"),
-        ({"optimizer": {"min_learning_rate": 4, "lr_scheduler": "cosine"}}, "cannot change", "lower it"),
-        ({"optimizer": {"learning_rate": 2, "min_learning_rate": 3}}, "optimizer.min_learning_rate", "lower it"),
-        ({"optimizer": {"learning_rate": 2, "min_learning_rate": 1.6}}, "are both 2 edits a step", "raise it"),
+        (
+            {"optimizer": {"learning_rate": 4, "min_learning_rate": 4}},
+            "optimizer.min_learning_rate",
+            "lower min_learning_rate",
+        ),
+        ({"optimizer": {"min_learning_rate": 4, "lr_scheduler": "cosine"}}, "cannot change", "lower min_learning_rate"),
+        (
+            {"optimizer": {"learning_rate": 2, "min_learning_rate": 3}},
+            "optimizer.min_learning_rate",
+            "lower min_learning_rate",
+        ),
+        (
+            {"optimizer": {"learning_rate": 2, "min_learning_rate": 1.6}},
+            "both mean 2 edits per step",
+            "raise learning_rate",
+        ),
     ],
 )
 def test_a_run_that_cannot_be_trusted_is_refused_with_reason_and_fix(tree: Any, key: str, fix: str) -> None:

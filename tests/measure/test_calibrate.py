@@ -64,7 +64,7 @@ def test_a_judge_that_prefers_the_first_position_is_found_to_and_each_pair_is_a_
     assert record.position is not None
     assert (record.position.pairs, record.position.first, record.position.second) == (40, 40, 0)
     assert record.biases == ("prefers the first position",)
-    assert "the first position won both orders 40 times" in printed
+    assert "the answer in first position won in both orders 40 times" in printed
     assert record.spearman is None  # every pair is a tie
     shown = [(each["first_answer"], each["second_answer"]) for each in seen]
     assert len(shown) == 40 * 2 * 2
@@ -101,8 +101,8 @@ def test_the_noise_is_measured_on_repeats_and_overrules_a_judge_that_calls_itsel
     ("row", "said"),
     [
         ({"question": "Q?", "grade": 1}, "output: is missing"),
-        ({"question": "Q?", "output": "a", "grade": 7}, "grade: 7 is not from 0 to 1, pass or fail"),
-        ({"question": "Q?", "output": "a"}, "grade: None is not from 0 to 1"),
+        ({"question": "Q?", "output": "a", "grade": 7}, "grade: 7 must be 'pass', 'fail' or a number from 0 to 1"),
+        ({"question": "Q?", "output": "a"}, "grade: None must be 'pass', 'fail' or a number from 0 to 1"),
     ],
 )
 def test_a_graded_row_that_cannot_be_used_is_named_and_nothing_is_written(

@@ -107,7 +107,7 @@ def test_watch_ends_with_1_if_a_skill_falls_below_its_recorded_score(project: Pa
     done = checked(project, "--watch", "matrix.json", many)
     assert done.returncode == 1, done.stdout + done.stderr
     (line,) = done.stdout.splitlines()
-    assert line.startswith("worse: good.md on sim:world: keep → retrain. 0.")
+    assert line.startswith("worse: good.md on sim:world: keep → retrain. Scores 0.")
     assert "1.00 was recorded for this text" in line
     assert checked(project, "--watch", "matrix.json", many).returncode == 0, "it is said once"
     write_skill(project / "good.md", 9)

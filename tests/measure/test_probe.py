@@ -137,7 +137,7 @@ def test_what_it_takes_is_known_before(config: Config) -> None:
 def test_the_command_says_the_estimate_first_then_a_sentence_and_doctor_repeats_it(tmp_path: Path) -> None:
     arguments = ["--config", str(SIM), f"env.output_root={tmp_path}"]
     before = command("doctor", *arguments, "--offline").stdout
-    assert "headroom: not measured; `skillopt probe` (60 calls" in before
+    assert "headroom: not measured; `skillopt probe` says whether a skill can help (estimated cost: 60 calls" in before
     done = command("probe", *arguments)
     assert re.match(r"Probe: 60 calls, .* tokens, \$0\.00 \(estimate\)", done.stderr)
     lines = done.stdout.strip().splitlines()

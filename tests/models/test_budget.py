@@ -277,7 +277,7 @@ def test_a_run_that_was_killed_is_billed_from_its_journal(tmp_path: Path) -> Non
 def test_a_run_without_a_price_says_so_in_its_verdict_and_report_takes_no_prices(tmp_path: Path) -> None:
     result = train_sim(tmp_path, *PRICED, models={"target": Unpriced(), "optimizer": SimulatedModel("sim:world")})
     assert result.summary["cost_usd"]["target"] is None
-    assert "at a price that is unknown" in result.verdict
+    assert "at an unknown price" in result.verdict
     refused = skillopt("report", str(result.path), "--prices", "mine:model=1000000,0")
     assert refused.returncode == 2
     assert "set budget.prices" in refused.stderr
@@ -296,4 +296,4 @@ def test_an_altered_sum_is_found(tmp_path: Path) -> None:
     assert journal_problem(path) == ""
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("UPDATE replies SET usd = 0.01")
-    assert "1 of 1 replies are not what was received" in journal_problem(path)
+    assert "1 of 1 replies were changed after they were received" in journal_problem(path)

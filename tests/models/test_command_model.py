@@ -271,7 +271,7 @@ def test_a_known_command_line_that_is_missing_or_misused_is_refused_with_the_way
 
     with pytest.raises(UserError, match="npm install -g @openai/codex"):
         opened(optimizer_model="codex:")
-    with pytest.raises(UserError, match=r"as the target set env\.command"):
+    with pytest.raises(UserError, match=r"as the target, set env\.command"):
         opened("target", target_model="claude-code:opus")
     with pytest.raises(UserError, match=r"optimizer_options\.timout"):
         opened(optimizer_model="codex:", optimizer_options={"timout": 3})

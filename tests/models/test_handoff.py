@@ -395,7 +395,7 @@ def test_the_commands_list_wait_check_and_hand_in(
     bad = tmp_path / "bad.json"
     bad.write_text('{"edits": []}')
     for arguments, said in (
-        ((path, "77", str(good)), "there is no letter 77; open are: 1"),
+        ((path, "77", str(good)), "there is no letter 77; open letters: 1"),
         ((path, "1", str(tmp_path / "none")), "no such file"),
         ((path, "1", str(bad)), "'patterns' is a required property"),
         ((str(tmp_path / "none"), "1", str(good)), "is neither a run's folder nor a folder of runs or letters"),
@@ -409,7 +409,7 @@ def test_the_commands_list_wait_check_and_hand_in(
     assert "0001.reply.json" in out
     code, _, err = run(capsys, "answer", path, "1", str(good))
     assert code == 2
-    assert "has its reply already" in err
+    assert "already has a reply" in err
 
 
 def with_anchor(letter: Letter, anchor: str) -> bytes:

@@ -274,7 +274,7 @@ def test_a_sample_that_always_fails_is_set_aside_and_does_not_hold_up_the_rest(t
     started = time.monotonic()
     with (
         Journal(tmp_path / "j") as journal,
-        pytest.raises(RefusedError, match=r"500: broken \(after 3 tries\), while 6 others were answered"),
+        pytest.raises(RefusedError, match=r"500: broken \(after 3 tries\), while 6 other calls were answered"),
     ):
         asyncio.run(ask_all(caller(model, 2, journal, HardwareConfig(max_retries=2)), 10))
     assert len(done) == 9

@@ -482,7 +482,7 @@ def test_the_second_ctrl_c_leaves_now_and_the_first_says_what_it_waits_for(tmp_p
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate()
     assert process.returncode == 130
-    assert "Stopping: 8 calls are in flight and will be kept; Ctrl-C again leaves at once" in said
+    assert "Stopping: the replies to 8 calls in flight will still be stored; press Ctrl-C again to stop at once" in said
     assert "Traceback" not in errors
 
 
@@ -573,7 +573,11 @@ def test_what_only_resembles_a_key_is_let_through() -> None:
             "set NOT_THERE in the environment",
             marks=pytest.mark.extras,
         ),
-        ({"target_model": "antropic:x"}, {}, "is not provider:model; the providers are: agent, anthropic"),
+        (
+            {"target_model": "antropic:x"},
+            {},
+            "is not provider:model with a known provider; the providers are: agent, anthropic",
+        ),
     ],
 )
 def test_what_is_missing_is_named_before_anything_is_sent(

@@ -46,7 +46,7 @@ def test_all_is_well_with_the_simulated_world(tmp_path: Path) -> None:
         (f"env.output_root={SIM}/runs", "output folder", "fail", "not writable"),
         ("budget.max_calls=3", "budget", "fail", "budget.max_calls is 3, and the plan expects "),
         ("budget.max_calls=1500", "budget", "warn", "and the plan expects "),
-        ("models.target_model=sim:world?noise=0.1", "splits", "pass", "at 10% noise the smallest gain that shows: "),
+        ("models.target_model=sim:world?noise=0.1", "splits", "pass", "at 10% noise the smallest detectable gain: "),
     ],
 )
 def test_each_finding_has_its_words_and_its_fix(override: str, name: str, status: str, words: str) -> None:
@@ -197,6 +197,6 @@ def test_the_output_folder_is_versioned_and_no_run_overwrites_another(tmp_path: 
     out = f"env.output_root={tmp_path}"
     before = checks(out, *SMALL)["output folder"].says
     run = train_sim(tmp_path, *SMALL).path
-    assert f"versioned: sim/DATE_{run.name[20:]} will be new" in before
+    assert f"the run's folder sim/DATE_{run.name[20:]} will be new" in before
     assert f"sim/{run.name} exists and will be continued" in checks(out, *SMALL)["output folder"].says
     assert run.name not in checks(out, "train.num_epochs=2")["output folder"].says

@@ -122,7 +122,7 @@ def test_a_scorer_that_fails_on_real_replies_stops_after_two_of_them_and_they_ar
     assert paid(tmp_path) == 2
     done = skillopt(*own_scorer(tmp_path, "answer"))
     assert done.returncode == 0, done.stderr
-    assert "2 replies of " in done.stdout
+    assert "2 replies from " in done.stdout
     assert "are used again" in done.stdout
 
 
@@ -134,7 +134,7 @@ def test_replies_are_reused_when_only_the_scorer_changed(tmp_path: Path) -> None
     command = own_scorer(tmp_path, "answers[0]")
     done = skillopt(*command)
     assert done.returncode == 0, done.stderr
-    assert f"{before} replies of " in done.stdout
+    assert f"{before} replies from " in done.stdout
     assert paid(tmp_path) == before
     assert len(list((tmp_path / "out" / "own").glob("*_seed42-*"))) == 2
     skillopt(*command, "train.seed=7")
@@ -201,7 +201,8 @@ def test_an_item_is_never_set_aside_for_a_429_and_the_wait_is_said(
     lines = [Lines()(event) for event in told if event.kind == "throttled"]
     assert lines
     assert re.match(
-        r"Throttled: storm rejects calls \(429: too many requests\); 1 calls wait, the next .* \d so far", str(lines[0])
+        r"Throttled: storm rejects calls \(429: too many requests\); 1 calls wait, the next .* \d rejected so far",
+        str(lines[0]),
     )
     assert not [row for row in read_jsonl(result.path / "events.jsonl") if row["kind"] == "throttled"]
 

@@ -109,7 +109,7 @@ def test_ones_own_table_becomes_tasks_with_its_columns_found(tmp_path: Path, cap
     command("init", str(tmp_path / "own"), "--from", str(tmp_path / "mine.csv"))
     told = capsys.readouterr().out
     assert "Prompt → question, Label → answers, Topic → type" in told
-    assert "2 possible answers, which the initial skill names: billing, technical" in told
+    assert "The initial skill names the 2 possible answers: billing, technical" in told
     named = "You do the task that you are given.\nReply with exactly one of: billing, technical.\n"
     seed = Skill((tmp_path / "own" / "seed_skill.md").read_text())
     assert seed.shown.text == named
@@ -220,12 +220,12 @@ def test_columns_by_name_numbers_and_json_as_answers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "options", "told"),
     [
-        ("a.csv", "x,y\n1,2\n", {}, "looks like the question; name it with --question COLUMN (there are: x, y)"),
+        ("a.csv", "x,y\n1,2\n", {}, "looks like the question; name one with --question COLUMN (the columns are: x, y)"),
         ("a.csv", CSV, {"answer": "nobody"}, "--answer: "),
         ("a.csv", "question,answer\nQ?,yes\n", {}, "split would be empty: 1 different tasks"),
         ("a.csv", "", {}, "holds no items"),
         ("a.txt", "Q?", {}, "items are read from .jsonl"),
-        ("a.csv", CSV, {"scoring": "bleu"}, "--scoring: unknown 'bleu'"),
+        ("a.csv", CSV, {"scoring": "bleu"}, "--scoring: there is no 'bleu'"),
         ("a.csv", "question,answer\nR?,a\nQ?,\n", {}, "a.csv:3: answers: needs at least one answer"),
     ],
 )
@@ -300,7 +300,7 @@ def test_answers_that_nobody_filled_in_are_pointed_out(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("\n".join(["question,answer", *rows, "Q31,N/A", "Q32,TBD", "Q33,n/a"]))
     done = skillopt("init", "own", "--from", "a.csv", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "3 rows are kept whose answer looks like a placeholder (--skip-bad leaves them out):" in done.stdout
+    assert "3 rows are kept, although the answer looks like a placeholder (--skip-bad leaves them out):" in done.stdout
     assert "a.csv:32: the answer is 'N/A'" in done.stdout
     done = skillopt("init", "clean", "--from", "a.csv", "--skip-bad", cwd=tmp_path)
     assert len((tmp_path / "clean" / "tasks.jsonl").read_text().splitlines()) == 30, done.stderr
@@ -438,7 +438,7 @@ def test_a_large_array_is_told_to_become_lines_and_a_folder_where_it_belongs(tmp
     file = tmp_path / "t.json"
     with file.open("wb") as stream:
         stream.truncate(65 << 20)
-    with pytest.raises(UserError, match=r"is 65 MB in one JSON array.*save it as JSON lines"):
+    with pytest.raises(UserError, match=r"is one JSON array of 65 MB.*save it as JSON lines"):
         open_env(Config.parse({"env": {"data": str(file)}}))
     with pytest.raises(UserError, match=r"is a folder; set env\.split_dir to a folder with train/, val/ and test/"):
         open_env(Config.parse({"env": {"data": str(tmp_path)}}))

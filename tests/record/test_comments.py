@@ -25,7 +25,7 @@ def test_the_newest_comment_on_a_place_counts_and_an_empty_one_takes_it_back(tmp
     assert [(c.about, c.text) for c in read_comments(run.comments)] == [("a", "second"), ("- a rule", "keep")]
     add_comment(run, kind="item", about="a", split="train")
     assert [c.about for c in read_comments(run.comments)] == ["- a rule"]
-    with pytest.raises(UserError, match="rating is good, bad or empty"):
+    with pytest.raises(UserError, match="`rating` must be good, bad or empty"):
         add_comment(run, kind="item", about="a", rating="so-so")
 
 

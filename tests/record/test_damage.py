@@ -200,7 +200,7 @@ def test_verify_names_the_damage_and_what_to_delete(copies: dict[str, RunDirecto
     step.write_bytes(step.read_bytes()[:-9])
     wrong = skillopt("verify", str(run.root))
     assert wrong.returncode == 1
-    assert f"{step}: was cut" in wrong.stdout
+    assert f"{step}: is too short" in wrong.stdout
     assert "delete runtime_state.json" in wrong.stdout
     gone = skillopt("verify", str(run.root), "--repair")
     assert gone.returncode == 2
@@ -209,7 +209,7 @@ def test_verify_names_the_damage_and_what_to_delete(copies: dict[str, RunDirecto
         "train", "--config", "configs/sim/default.yaml", *SHORT, f"env.output_root={tmp_path / 'finished'}"
     )
     assert refused.returncode == 2
-    assert f"{step}: was cut" in refused.stderr
+    assert f"{step}: is too short" in refused.stderr
     assert "Traceback" not in refused.stderr
 
 
@@ -225,4 +225,4 @@ def test_a_reply_that_is_not_what_was_received_is_found(tmp_path: Path) -> None:
     at = data.find(b"reply 77 ")
     data[at] ^= 1
     path.write_bytes(bytes(data))
-    assert "1 of 200 replies are not what was received" in journal_problem(path)
+    assert "1 of 200 replies were changed after they were received" in journal_problem(path)

@@ -50,5 +50,5 @@ def test_a_log_that_is_cut_while_the_run_is_at_work_is_not_sealed(tmp_path: Path
     stepped(run, state)
     stepped(run, state)
     os.truncate(run.patch_log.path, 3)
-    with pytest.raises(Damaged, match="was cut during the run"):
+    with pytest.raises(Damaged, match="became shorter during the run"):
         seal_files(run, state)

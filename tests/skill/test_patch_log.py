@@ -77,9 +77,9 @@ def test_replay_rebuilds_every_version_byte_for_byte(tmp_path: Path) -> None:
 
 def test_replay_refuses_another_beginning_and_a_log_with_a_hole(tmp_path: Path) -> None:
     entries = list(write(tmp_path / "log.jsonl")[0].entries())
-    with pytest.raises(PatchLogError, match=r"version 1: .*another document"):
+    with pytest.raises(PatchLogError, match=r"version 1: .*a different skill"):
         replay(Skill("# Other\n"), entries)
-    with pytest.raises(PatchLogError, match=r"version 2: .*another document"):
+    with pytest.raises(PatchLogError, match=r"version 2: the edits in the log do not give"):
         replay(INITIAL, [entry for entry in entries if entry.seq != 3])
 
 

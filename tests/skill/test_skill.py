@@ -380,6 +380,15 @@ def test_an_anchor_that_stands_several_times_is_ambiguous_until_a_section_tells_
     assert only_skip(Skill("aaa"), edit("delete", anchor="aa")) == "ambiguous"
 
 
+def test_a_modify_that_names_a_section_replaces_its_anchor_everywhere_in_that_section() -> None:
+    skill = Skill("# A\n\nSum: 1\n\n# B\n\nSum: 2\n\nSum: 3\n")
+    every = edit("modify", anchor="Sum:", text="Fee:", section="B")
+    assert apply_edits(skill, [every]).skill.text == "# A\n\nSum: 1\n\n# B\n\nFee: 2\n\nFee: 3\n"
+    assert only_skip(skill, edit("modify", anchor="Sum:", text="Fee:")) == "ambiguous"
+    assert only_skip(skill, edit("delete", anchor="Sum:", section="B")) == "ambiguous"
+    assert only_skip(Skill("# A\naaa\n"), edit("modify", anchor="aa", text="b", section="A")) == "ambiguous"
+
+
 def test_two_sections_of_one_title_do_not_tell_anchors_apart() -> None:
     skill = Skill("# A\nBe brief.\n# A\nBe brief.\n")
     assert only_skip(skill, edit("delete", anchor="Be brief.", section="A")) == "ambiguous"

@@ -225,7 +225,7 @@ def test_an_agent_that_always_fails_on_one_item_while_others_are_done_is_set_asi
         chat = BoundChat(caller, label="x", stage="rollout")
         await asyncio.gather(env.run(env.items("train")[0], SKILL, chat), others())
 
-    with pytest.raises(RefusedError, match="all tries of this item failed, while others are done"):
+    with pytest.raises(RefusedError, match="all tries of this item failed, while others were done"):
         asyncio.run(work())
 
 
@@ -247,7 +247,7 @@ def test_an_agent_that_cannot_be_loaded_is_refused_at_once(folder: Path, agent: 
 
 
 def test_options_without_an_agent_and_an_agent_beside_a_command_are_refused(folder: Path) -> None:
-    with pytest.raises(UserError, match=r"neither env\.agent nor env\.command"):
+    with pytest.raises(UserError, match=r"these options are for env\.agent or env\.command"):
         QAEnv(config_of(folder, agent_options={"timeout": 3}).env)
     with pytest.raises(UserError, match="exclude each other"):
         QAEnv(config_of(folder, agent="a:b", command="cat").env)

@@ -95,7 +95,7 @@ def test_the_doctor_fails_a_scorer_that_wants_free_text_word_for_word(tmp_path: 
     assert done.returncode == 1, done.stdout
     (line,) = [line for line in done.stdout.splitlines() if "scorer: " in line]
     assert line.startswith("fail  scorer: wants free text word for word: the expected answers have 3")
-    assert "set env.scoring to f1" in line
+    assert "set env.scoring=f1" in line
     for better in (("env.scoring=f1", "evaluation.metric=soft"), ("evaluation.metric=soft",)):
         done = skillopt("doctor", "--offline", "--config", config, url, *better)
         assert done.returncode == 0, done.stdout
@@ -122,7 +122,7 @@ def test_a_run_that_cannot_score_stops_after_its_first_batch_and_shows_a_reply(t
         assert f"A reply: “{REPLY}”, expected “Thank you for case" in done.stderr
         again = skillopt("train", "--config", config, url, "env.scoring=f1", "evaluation.metric=soft")
     assert again.returncode == 0, again.stderr
-    assert f"{paid} replies of " in again.stdout
+    assert f"{paid} replies from " in again.stdout
     assert len(set(asked)) == len(asked), "what was paid for is not paid for again"
 
 
@@ -157,4 +157,4 @@ def test_a_run_that_never_scored_names_the_scorer_and_the_form_and_asks_for_no_m
     verdict = train_sim(tmp_path, *small, *never).verdict
     assert verdict.startswith("No better: the skill is unchanged (0.00 on 12 held-out tasks)")
     assert "validation tasks" not in verdict
-    assert "the scorer or the form that it wants is the likely reason" in verdict
+    assert "the likely reason is the scorer, or the form of answer that it expects" in verdict

@@ -322,7 +322,7 @@ def test_promptfoo_checks_are_kept_and_its_code_is_refused_by_name(tmp_path: Pat
     with pytest.raises(UserError, match=r"only \{\{name\}\} is filled in"):
         read_task_file(file)
     file.write_text("prompts: ['Ask {{q}} of {{who}}']\ntests: [{vars: {q: a}, assert: [{type: equals, value: b}]}]\n")
-    with pytest.raises(UserError, match=r"vars\.who: is missing; the prompt has \{\{who\}\}"):
+    with pytest.raises(UserError, match=r"vars\.who: is missing; the prompt uses \{\{who\}\}"):
         read_task_file(file)
     talk = json.dumps([{"role": "system", "content": "Be {{how}}."}, {"role": "user", "content": "{{q}}"}])
     case = {"vars": {"q": 'Say "yes"', "how": "brief"}, "assert": [{"type": "equals", "value": "yes"}]}

@@ -210,7 +210,7 @@ def test_what_an_answer_says_to_the_judge_stays_inside_its_json_string() -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("handoff", "is asked through the optimizer"), ("nowhere", "is not provider:model")]
+    ("name", "said"), [("handoff", "can judge only if it is also the optimizer"), ("nowhere", "is not provider:model")]
 )
 def test_a_judge_that_cannot_be_one_is_refused(config: Config, name: str, said: str) -> None:
     with pytest.raises(UserError, match=f"models.judge_model: '{name}' {said}"):
@@ -299,4 +299,4 @@ def test_the_gate_takes_a_judge_for_noisy_that_changed_its_mind_in_its_calibrati
     assert runs["steady"][0]["repeats"] == 0
     assert runs["flipping"][0]["repeats"] > 0
     assert runs["steady"][2] != runs["flipping"][2], "decisions may differ, so it is another run"
-    assert "kappa 0.80 with people, pass or fail flips in 10% of repeats." in runs["flipping"][1]
+    assert "kappa 0.80 with people; 10% of repeated judgements disagree on pass or fail." in runs["flipping"][1]

@@ -110,7 +110,7 @@ def test_a_skill_with_the_name_of_another_answer_is_refused(work: Path, name: st
     (work / "skills" / name / "SKILL.md").write_text(text.replace("name: refunds", f"name: {name}"))
     done = routed(work)
     assert done.returncode == 2
-    assert f"'{name}' is an answer and cannot be a name; rename the package" in done.stderr
+    assert f"no skill can have the name '{name}', because it is an answer; rename the package" in done.stderr
 
 
 def test_a_library_alone_is_measured_and_not_trained(work: Path) -> None:
@@ -127,7 +127,7 @@ def test_lint_names_descriptions_that_overlap(work: Path) -> None:
         name: [f["says"] for f in own["findings"] if f["rule"] == "overlap"]
         for name, own in json.loads(done.stdout).items()
     }
-    says = "the description says much the same as that of skills/{}: amount, customer, payment"
+    says = "the description has many words in common with that of skills/{}: amount, customer, payment"
     assert rules == {
         "skills/calendar": [],
         "skills/invoices": [says.format("refunds")],

@@ -149,7 +149,7 @@ def test_a_function_as_the_agent_works_in_the_folder(tmp_path: Path) -> None:
 
 
 def test_one_reply_cannot_change_files_and_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"set env\.agent: shell"):
+    with pytest.raises(UserError, match=r"set env\.agent=shell"):
         check_splits(QAEnv(config_of(tmp_path).env))
 
 

@@ -122,7 +122,10 @@ def check_carry(out: Path) -> None:
     assert len(second["applied"]) - len(carried) > 0
     assert len(second["applied"]) <= round(second["learning_rate"]["used"])
     assert not {each["id"] for each in second["pending"]} & {each["id"] for each in carried}
-    assert "It broke nothing, and is tried again" in spy.asked("reflect")[-1]
+    last = spy.asked("reflect")[-1]
+    shown = last.partition("<pending>\n")[2].partition("\n</pending>")[0]
+    assert [json.loads(row)["text"] for row in shown.splitlines()] == [each["text"] for each in first["pending"]]
+    assert '"fate": "in <pending>"' in last.replace("\\u003c", "<")
     assert '"kind":"edits_carried"' in (run.root / "events.jsonl").read_text().replace('": "', '":"')
 
 

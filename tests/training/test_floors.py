@@ -35,7 +35,7 @@ def test_a_candidate_that_breaks_a_floor_is_rejected_by_its_name_everywhere(tmp_
     write_report(RunDirectory(result.path))
     assert "floor tokens: " in (result.path / "report.html").read_text()
     assert "floor tokens: " in (result.path / "report.md").read_text()
-    assert "candidates scored higher and broke a floor (floor tokens: " in result.summary.verdict
+    assert "candidates scored higher but broke a floor (floor tokens: " in result.summary.verdict
     shown = skillopt("report", str(result.path)).stdout
     assert "broke a floor (floor tokens: " in shown
 

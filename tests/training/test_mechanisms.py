@@ -17,9 +17,8 @@ from skillopt.sim.optimizer import rules_in
 from skillopt.skill import Applied, Edit, SizeLimits, Skill
 from skillopt.training import epoch_end, reflect, step_files, trainer
 from skillopt.training.edits import aggregate, select
-from skillopt.training.optimizer_context import PENDING
 from skillopt.training.requests import guidance
-from skillopt.training.requests.compose import UNDONE
+from skillopt.training.requests.compose import IN_PENDING, NO_LONGER_PENDING, UNDONE
 from support import Spy, train_short
 
 Check = Callable[[Path], None]
@@ -88,7 +87,7 @@ def check_history(out: Path) -> None:
     shown = json.loads(history.splitlines()[0])
     assert (shown["step"], shown["verdict"]) == (1, "reject")
     assert shown["validation"].startswith(f"{first['val_before']:.2f} → ")
-    tried = [edit["text"] for edit in shown["edits"] if edit["fate"] in {PENDING, UNDONE}]
+    tried = [edit["text"] for edit in shown["edits"] if edit["fate"] in {IN_PENDING, NO_LONGER_PENDING, UNDONE}]
     assert tried == [edit["text"] for edit in first["applied"]]
 
 

@@ -18,7 +18,7 @@ from skillopt.sim.model import TOPICS, code_for
 from skillopt.skill import Applied, Edit, Skill
 from skillopt.training.analysts.llm import wants_minimal
 from skillopt.training.edits.candidates import candidates
-from skillopt.training.gates.minimal import MOST_TASKS, best_wording
+from skillopt.training.gates.minimal import FIRST_TASKS, MORE_TASKS, best_wording
 from skillopt.training.requests.context import OptimizerContext
 from support import Spy, context, train_sim, trajectory
 
@@ -35,12 +35,16 @@ SOME = rules(*TOPICS[:10])
 # Which wording is tried
 
 
-def test_the_wording_that_does_best_on_the_batch_is_tried_and_a_single_one_costs_nothing() -> None:
+def test_the_wording_that_does_best_on_training_tasks_is_tried_and_a_single_one_costs_nothing() -> None:
     ctx = context(*SMALL)
     items = ctx.env.items("train")
-    good, bad = (Applied(skill=skill, applied=()) for skill in (SOME, rules(*TOPICS[10:])))
+    good, bad = (Applied(skill=skill, applied=()) for skill in (SOME, rules(*TOPICS[10:14])))
     assert asyncio.run(best_wording([bad, good], items, ctx)) is good
-    assert ctx.target.model.calls == 2 * MOST_TASKS  # type: ignore[attr-defined]
+    assert ctx.target.model.calls == 2 * (FIRST_TASKS + MORE_TASKS)  # type: ignore[attr-defined]
+    useless = [Applied(skill=Skill(text), applied=()) for text in ("Be kind.", "Be slow.", "Be quick.")]
+    hopeless = context(*SMALL)
+    assert asyncio.run(best_wording(useless, items, hopeless)) is useless[0]
+    assert hopeless.target.model.calls == 3 * FIRST_TASKS, "none solves a task"  # type: ignore[attr-defined]
     quiet = context(*SMALL)
     assert asyncio.run(best_wording([bad], items, quiet)) is bad
     assert asyncio.run(best_wording([], items, quiet)) is None
@@ -135,7 +139,7 @@ def check_minimal_remedy(out: Path) -> None:
     assert [edit["id"] for edit in first["applied"]] == ["0001-00-minimal-2"]
     assert [row["edits"] for row in first["credit"]] == [["0001-00-minimal-2"]]
     assert first["val_before"] == read_json(run.summary)["initial"]["val"]
-    assert read_json(run.summary)["calls_by_stage"]["target"]["wording"] == 2 * MOST_TASKS
+    assert read_json(run.summary)["calls_by_stage"]["target"]["wording"] == 2 * (FIRST_TASKS + MORE_TASKS)
     form = State.read(run.state).short_form
     assert form
     assert form.accepted
@@ -195,3 +199,20 @@ def test_a_minimal_remedy_may_be_accepted_after_the_complete_one_was_rejected(tm
     form = State.read(run.state).short_form
     assert form
     assert form.complete is None
+
+
+def test_further_tasks_correct_a_choice_that_the_first_few_got_wrong() -> None:
+    ctx = context(*SMALL)
+    items = ctx.env.items("train")
+    first = [item.id for item in items[:FIRST_TASKS]]
+    lucky, better = (Applied(skill=Skill(text), applied=()) for text in ("lucky", "better"))
+    right = {"lucky": set(first[:5]), "better": {item.id for item in items} - set(first[4:])}
+
+    async def score(wording: Applied, tasks: list[Any], tag: str, ctx: Any) -> float:
+        return float(len(right[wording.skill.shown.text] & {item.id for item in tasks}))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("skillopt.training.gates.minimal._score", score)
+        assert asyncio.run(best_wording([lucky, better], items, ctx)) is better
+        patch.setattr("skillopt.training.gates.minimal.MORE_TASKS", 0)
+        assert asyncio.run(best_wording([lucky, better], items, ctx)) is lucky

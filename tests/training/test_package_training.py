@@ -146,7 +146,7 @@ def test_blame_names_the_edit_of_each_line_of_each_file(imported: tuple[Path, Ru
     assert "instead of: - For maple, answer ZZ-99." in shown.stdout
     refused = command("blame", str(run.root), "--file", "references/none.md")
     assert refused.returncode == 2
-    assert "is not a text file of this skill; there are: SKILL.md, references/about.md" in refused.stderr
+    assert "is not a text file of this skill; its text files are: SKILL.md, references/about.md" in refused.stderr
 
 
 def test_diff_shows_each_file_that_changed_of_runs_versions_and_folders(

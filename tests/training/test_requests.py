@@ -562,8 +562,9 @@ FILLED_CASES = {
     "task_info.comments": ('{"about": "task: t1", "said": "the region is in the last line"}',),
     "context.short_form": ShortForm(step=1, text="One code.", accepted=True, score=0.75, at_most=0.75, complete=0.125),
     "context.choices": ("T1-N", "T2-S"),
+    "context.pending": (Edit(id="e7", op="add", section="Lookup", text="bus = T3", trajectory_ids=("t1",)),),
 }
-"""What only a run has that was given people's comments, that tried a minimal remedy, or whose answers are few."""
+"""What only some runs have: people's comments, a minimal remedy that was tried, few answers, pending edits."""
 NOT_IN_LETTERS = {"context.rejected", "context.first_step", "context.initial", "context.guidance_gate"}
 """Rejected edits are for analysts without an LLM; letters have the whole history instead. The first step and the
 initial score choose the prompt; the gate of guidance is for slow updates."""

@@ -30,7 +30,14 @@ from skillopt.skill import Skill
 from skillopt.tasks.base import Item
 from skillopt.training import optimizer_context as builder
 from skillopt.training import prompts
-from skillopt.training.requests.compose import UNDONE, meta_skill_request, reflect_request, slow_update_request
+from skillopt.training.requests.compose import (
+    IN_PENDING,
+    NO_LONGER_PENDING,
+    UNDONE,
+    meta_skill_request,
+    reflect_request,
+    slow_update_request,
+)
 from skillopt.training.requests.context import MOST_OTHERS, EditLimits, OptimizerContext, Pair, TaskInfo
 from skillopt.training.requests.guidance import guidance_schema
 from skillopt.training.requests.replies import reflect_schema, text_schema
@@ -227,7 +234,7 @@ def test_every_letter_of_a_run_names_the_job(told: tuple[Spy, RunDirectory], tmp
         user = str(request.messages[1]["content"])
         assert user.startswith("<task>\nEach task asks for the secret codes of some topics;")
         assert "The agent's model is sim:world. A reply is cut off after 1024 tokens." in user
-        assert "<scoring>\nA reply is right when it equals an expected answer" in user
+        assert "<scoring>\nA reply is right if it equals an expected answer" in user
     own = Spy()
     train_short(
         tmp_path, "env.task=Find the code.", "train.num_epochs=1", "budget.max_calls=5000", models={"optimizer": own}
@@ -255,7 +262,7 @@ def test_letters_show_the_rate_the_score_and_the_history_of_the_run(told: tuple[
             applied = {edit["text"] for edit in earlier["applied"]}
             assert {text for text, fate in fates.items() if fate == "applied"} <= applied
             mark = "applied" if earlier["verdict"] == "accept" else UNDONE
-            assert {fates[text] for text in applied} <= {mark, builder.LEFT_OUT, builder.PENDING}
+            assert {fates[text] for text in applied} <= {mark, builder.LEFT_OUT, IN_PENDING, NO_LONGER_PENDING}
             if earlier["val_after"] is not None:
                 assert shown["validation"] == f"{earlier['val_before']:.2f} → {earlier['val_after']:.2f}"
     fates = {edit["fate"].partition(":")[0] for row in rows(letters[-1][2]) for edit in row["edits"]}

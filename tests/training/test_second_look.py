@@ -134,7 +134,7 @@ def test_splits_that_are_too_small_are_named_before_a_run_with_what_to_do(tmp_pa
     models = ("--target_model", "sim:world", "--optimizer_model", "sim:world")
     assert skillopt("init", "mine", "--from", "mine.csv", *models, cwd=tmp_path).returncode == 0
     wanted = (
-        "more test tasks show smaller gains: add tasks to mine/tasks.jsonl, then run `skillopt split "
+        "to detect smaller gains, add test tasks: add tasks to mine/tasks.jsonl, then run `skillopt split "
         "mine/tasks.jsonl --extend`"
     )
     for command in (("doctor", "--offline"), ("plan",)):
@@ -240,7 +240,7 @@ def test_no_command_scores_a_run_by_another_rule_than_the_function_that_was_pass
     assert "env.scoring=FILE.py:begins" in done.stderr
     done = skillopt("ablate", run, "env.scoring=rule.py:begins", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "with everything" in done.stdout
+    assert "with every rule" in done.stdout
 
 
 STOPPED = """

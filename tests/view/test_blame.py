@@ -145,18 +145,18 @@ def test_changed_missing_and_cut_files_are_named(copy: RunDirectory) -> None:
     last = max(int(path.stem[-4:]) for path in copy.skills.glob("skill_v*.md"))
     text = copy.snapshot(last).read_bytes()
     copy.snapshot(last).write_bytes(text + b" ")
-    assert any(f"skill_v{last:04d}.md: is not what" in str(damage) for damage in find_damage(copy))
+    assert any(f"skill_v{last:04d}.md: was changed" in str(damage) for damage in find_damage(copy))
     copy.snapshot(last).unlink()
     assert any(f"skill_v{last:04d}.md: is missing" in str(damage) for damage in find_damage(copy))
     copy.snapshot(last).write_bytes(text)
     best = copy.best_skill.read_bytes()
     copy.best_skill.write_bytes(best.replace(b"maple", b"cedar", 1))
-    assert any("best_skill.md: is not what the patch log gives" in str(damage) for damage in find_damage(copy))
+    assert any("best_skill.md: differs from what the patch log gives" in str(damage) for damage in find_damage(copy))
     copy.best_skill.write_bytes(best)
     assert find_damage(copy) == []
     log = copy.patch_log.path.read_bytes().splitlines(keepends=True)
     copy.patch_log.path.write_bytes(b"".join(log[:-1]))
-    assert any("patch_log.jsonl: was cut" in str(damage) for damage in find_damage(copy))
+    assert any("patch_log.jsonl: is too short" in str(damage) for damage in find_damage(copy))
 
 
 def test_what_an_interrupted_step_left_is_no_problem(copy: RunDirectory) -> None:

@@ -63,7 +63,7 @@ def ablated(together: float, *single: float, verdict: str = "earns") -> str:
         not_measured=(),
     )  # fmt: skip
     assert len(ablation_table(result)) == 1 + len(single)
-    return next(line for line in ablation_lines(result) if "ithout all" in line)
+    return next(line for line in ablation_lines(result) if "ithout any" in line)
 
 
 def test_rules_say_the_same_only_where_no_single_one_explains_the_loss() -> None:

@@ -135,7 +135,7 @@ def test_a_report_of_an_altered_run_says_so_and_shows_the_rest(
     run.patch_log.path.write_bytes(log)
     write_report(run)
     seen = Tags(run.report.read_text(encoding="utf-8")).seen
-    assert "No provenance" in seen
+    assert "cannot show which edit wrote each line" in seen
     assert "All steps" in seen
 
 

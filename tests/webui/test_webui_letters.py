@@ -69,7 +69,7 @@ def test_letters_are_listed_read_refused_and_answered_and_the_run_goes_on(ui: Ui
     for letter in box.open_letters():
         left = ui.post(f"{where}/{letter.number}", {"reply": reply_to(letter, WORLD).decode()})
     assert left == {"letters": [], "answered": len(box.letters())}
-    assert "has its reply already" in ui.ask(f"{where}/{first}", {"reply": "{}"})[1]["error"]
+    assert "already has a reply" in ui.ask(f"{where}/{first}", {"reply": "{}"})[1]["error"]
 
 
 def test_letters_outside_of_the_pages_folders_are_neither_shown_nor_answered(ui: Ui, tmp_path: Path) -> None:

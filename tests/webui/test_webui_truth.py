@@ -121,7 +121,7 @@ def test_what_a_persistent_failure_says_is_what_its_trajectory_shows(world: Worl
             chip.click()
             page.get_by_role("dialog").get_by_text("✗ failed").wait_for()
             close_drawer(page)
-        assert page.get_by_text("training ended first").count() > 0
+        assert page.get_by_text("the training ended first").count() > 0
 
 
 # Charts

@@ -1,5 +1,5 @@
-"""The command line. Each command is a few lines that call a different package. A command exists once the module of this
-folder that defines it is imported."""
+"""The command line. Each command is a short function that calls another package. The commands exist after the modules
+of this folder are imported."""
 
 import importlib
 import pkgutil

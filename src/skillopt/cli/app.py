@@ -33,7 +33,8 @@ GROUPS = {
     "Look at runs": ("runs", "report", "blame", "diff", "verify", "export", "propose", "adopt"),
     "Page, agents, models and data": ("ui", "mcp", "models", "data", "sim"),
 }
-"""The commands in the order of --help. A command that is not in this list comes last in its `rich_help_panel`."""
+"""The commands in the order of `--help`. A command that is not listed here comes last in the group that its
+`rich_help_panel` names."""
 RETIRED = {
     ("report", "--prices"): "set budget.prices before a training (summary.json has each role's tokens)",
     ("verify", "--repair"): "`skillopt verify RUN` names the files to delete; training then writes them again",
@@ -45,12 +46,12 @@ RETIRED = {
         for option in ("--target-seconds", "--optimizer-seconds")
     },
     ("sweep", "--random"): "list the values, such as key=2,4,8",
-    ("ablate", "--by"): "rules are left out one by one; `skillopt blame RUN` shows what a step brought",
+    ("ablate", "--by"): "ablate leaves out one rule at a time; `skillopt blame RUN` shows which step wrote a line",
     ("eval", "--split all"): "one split is measured at a time: --split train, --split val, --split test",
     ("export", "--references"): "train the exported package; its edits may move text to references/",
     ("init", "--interactive"): "give --from, --target_model, --optimizer_model and --scoring",
     ("models", "path"): "`skillopt models list` shows where the file is",
-    ("models", "verify"): "every training checks the file's SHA-256 when it first reads it",
+    ("models", "verify"): "every training checks the SHA-256 of the file before its first use",
     **{
         ("import", option): "`skillopt train --package FOLDER --config FILE` trains a package"
         for option in ("--config", "-c", "--train")
@@ -65,7 +66,8 @@ RENAMED = {
     ("eval", "--split valid_seen"): "--split=val",
     ("eval", "--split valid_unseen"): "--split=test",
 }
-"""Options of earlier versions and of the original tool that have a new name. They still work and print the name."""
+"""Options of earlier versions and of the original tool that have a new name. They still work, and a note shows the new
+name."""
 
 
 class Grouped(TyperGroup):
@@ -96,7 +98,7 @@ class Grouped(TyperGroup):
 
 
 def _renamed(command: str, words: Sequence[str]) -> Iterator[str]:
-    """Return a command's words with renamed options under their new names, for `--option value` and
+    """Yield a command's words, with the new names of renamed options. Both forms are read: `--option value` and
     `--option=value`."""
     rest = list(words)
     while rest:
@@ -130,10 +132,11 @@ PROJECT_FILE = "skillopt.toml"
 ConfigOption = Annotated[Path, typer.Option("--config", "-c", help="YAML config file.")]
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="[section.key=value]...", help="Override config keys.")]
 TargetOption = Annotated[
-    str, typer.Option("--target_model", "--target-model", help="provider:model that does the tasks.")
+    str, typer.Option("--target_model", "--target-model", help="The model that does the tasks, as provider:model.")
 ]
 OptimizerOption = Annotated[
-    str, typer.Option("--optimizer_model", "--optimizer-model", help="provider:model that proposes edits.")
+    str,
+    typer.Option("--optimizer_model", "--optimizer-model", help="The model that proposes edits, as provider:model."),
 ]
 
 
@@ -148,9 +151,7 @@ RunArgument = Annotated[
 ]
 RunOption = Annotated[
     Path | None,
-    typer.Option(
-        "--run", help="A run's folder, or a folder of runs; unless set, the config's run.", callback=_meant_run
-    ),
+    typer.Option("--run", help="A run's folder, or a folder of runs. Default: the config's run.", callback=_meant_run),
 ]
 BaseOption = Annotated[
     str,
@@ -159,7 +160,10 @@ BaseOption = Annotated[
     ),
 ]
 HeadOption = Annotated[
-    str, typer.Option("--head", help="Take the skill from this git ref, and config and tasks from the working folder.")
+    str,
+    typer.Option(
+        "--head", help="Take the skill from this git ref; config and tasks are still those of the working folder."
+    ),
 ]
 ProjectOption = Annotated[Path, typer.Option("--project", help="The file that lists the repository's skills.")]
 GithubOption = Annotated[

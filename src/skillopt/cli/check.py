@@ -44,9 +44,8 @@ Words = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[SKILL] [section.key=value]...",
-        help=f"A Markdown file, or the folder of a package, run or several packages; without it, the skills of "
-        f"{PROJECT_FILE}. "
-        "Then config keys to override.",
+        help="The skill: a Markdown file, or the folder of a package, of a run or of several packages. Without it, the "
+        f"skills that {PROJECT_FILE} lists. Then config keys to override.",
     ),
 ]
 
@@ -58,12 +57,12 @@ def check(
     base: BaseOption = "none",
     head: HeadOption = "",
     margin: Annotated[
-        float | None, typer.Option("--margin", min=0, max=1, help="How much lower the score may be; 0.05 unless set.")
+        float | None, typer.Option("--margin", min=0, max=1, help="The maximum drop of the score; 0.05 unless set.")
     ] = None,
-    budget: Annotated[
-        float | None, typer.Option("--budget", help="Dollars that the check of one skill may spend.")
+    budget: Annotated[float | None, typer.Option("--budget", help="The maximum number of dollars per skill.")] = None,
+    max_items: Annotated[
+        int | None, typer.Option("--max-items", min=1, help="Measure at most this many items.")
     ] = None,
-    max_items: Annotated[int | None, typer.Option("--max-items", min=1, help="At most this many items.")] = None,
     split: Annotated[str | None, typer.Option("--split", help="train, val or test; val unless set.")] = None,
     target_model: TargetOption = "",
     targets: Annotated[
@@ -84,13 +83,14 @@ def check(
     out: Annotated[Path | None, typer.Option("--out", help="Folder for summary.md, junit.xml and check.json.")] = None,
     github: GithubOption = False,
     skip_without_key: Annotated[
-        bool, typer.Option("--skip-without-key", help="If the environment has no key: only lint, and say so.")
+        bool, typer.Option("--skip-without-key", help="If the environment has no key, only lint, and say so.")
     ] = False,
 ) -> None:
-    """Say whether a skill is better, no worse or worse than a base, and stop as soon as that is sure.
+    """Say whether a skill is better, no worse or worse than a base (another skill or none), and stop as soon as this is
+    sure.
 
     Exit codes: 0 better or no worse, 1 worse, 4 cannot tell with these items; 2 and 3 as for every command. With
-    --watch: 0 no cell got worse, 1 a cell got worse.
+    --watch: 0 no cell of the matrix got worse, 1 a cell got worse.
     """
     from skillopt.cli.skills import divide, find_skills
     from skillopt.config.project import parse_settings
@@ -180,13 +180,15 @@ def _config(
 ) -> Config:
     if not settings.config:
         raise UserError(
-            f"{found.name}: no tasks measure this skill; name a --config, or list the skill in {PROJECT_FILE}"
+            f"{found.name}: no config measures this skill; give one with --config, or list the skill in {PROJECT_FILE}"
         )
     path = Path(settings.config) if given.config else project.parent / settings.config
     spend = [f"budget.max_usd={settings.budget}"] if settings.budget is not None else []
     loaded = load_config(path, [*spend, *overrides], target)
     if loaded.env.name == "trigger":
-        raise UserError(f"{path}: env.name: trigger measures a description; a check needs tasks for the document")
+        raise UserError(
+            f"{path}: env.name: 'trigger' measures the skill's description; a check needs tasks that the skill is for"
+        )
     return loaded
 
 
@@ -244,7 +246,8 @@ def _to_github(notes: Sequence[Finding], page: str) -> None:
 
 @contextmanager
 def _commands_off(github: bool) -> Iterator[None]:
-    """In this block, GitHub's runner does not obey printed lines: a model's text may look like a command to it."""
+    """In this block, GitHub's runner does not execute printed lines as commands, because a model's text may look like a
+    command."""
     if not github:
         yield
         return
@@ -283,8 +286,8 @@ def read_matrix(file: Path) -> Matrix | None:
 
 
 def watch_matrix(outcomes: Sequence[CheckOutcome], recorded: Matrix | None, file: Path, *, as_json: bool) -> int:
-    """Print the cells whose word changed, and record the matrix. Return the exit code: 1 if a cell got worse; else 2 or
-    3 if a skill could not be measured; else 0."""
+    """Print the cells of the matrix whose word (such as `keep`) changed, and write the matrix to the file. Return the
+    exit code: 1 if a cell got worse; else 2 or 3 if a skill could not be measured; else 0."""
     from skillopt.measure.matrix import changes, matrix_of, merged
     from skillopt.record.files import write_json
     from skillopt.view.check_lines import change_line
@@ -313,10 +316,10 @@ def lint(
     head: HeadOption = "",
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 for warnings, too.")] = False,
     project: ProjectOption = Path(PROJECT_FILE),
-    as_json: Annotated[bool, typer.Option("--json", help="Findings and token counts as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print findings and token counts as JSON.")] = False,
     github: GithubOption = False,
 ) -> None:
-    """Look at a skill without running it: form, links, scripts, lines, phrases, tokens. Asks no model.
+    """Check the form, links, scripts, lines, phrases and tokens of a skill without calling a model.
 
     Exit codes: 0 no error, 1 an error (with --strict also a warning), 2 bad input.
     """

@@ -31,7 +31,7 @@ def prepare(
         typer.Option(help='Which item is in which split: {"train": [ids], …}, or a folder with one file per split.'),
     ] = None,
 ) -> None:
-    """Turn a published benchmark into a split folder; fetch it first if that needs no account."""
+    """Convert a published benchmark to a folder with train/, val/ and test/. Fetch it first if no account is needed."""
     from skillopt.cli.models import show_progress
     from skillopt_benchmarks.sources import default_folder, published_folder
     from skillopt_benchmarks.sources import prepare as run
@@ -48,7 +48,7 @@ def prepare(
 def generate(
     name: Annotated[str, typer.Argument(help=f"One of: {', '.join(GENERATED)}.", show_default=False)],
     out: Annotated[Path, typer.Option(help="The folder for train/, val/ and test/.", show_default=False)],
-    seed: Annotated[int, typer.Option(min=0, help="Fixes the tasks: the same seed gives the same tasks.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same tasks.")] = 0,
     train: Annotated[int, typer.Option(min=1, help="Training items.")] = 40,
     val: Annotated[int, typer.Option(min=1, help="Validation items.")] = 20,
     test: Annotated[int, typer.Option(min=1, help="Test items.")] = 40,

@@ -20,12 +20,22 @@ Folder = Annotated[Path, typer.Option("--to", help="The harvest's folder.")]
 def harvest(
     context: typer.Context,
     source: Annotated[
-        str, typer.Option("--source", help="claude-code, codex, opencode, gemini-cli, copilot-cli, cursor, plain, …")
+        str,
+        typer.Option(
+            "--source", help="What to read: claude-code, codex, opencode, gemini-cli, copilot-cli, cursor, plain, …"
+        ),
     ] = "",
-    path: Annotated[Path | None, typer.Option("--from", help="A file or folder in place of the agent's own.")] = None,
+    path: Annotated[
+        Path | None, typer.Option("--from", help="Read this file or folder, not the agent's usual folder.")
+    ] = None,
     to: Folder = Path("harvest"),
     project: Annotated[Path | None, typer.Option("--project", help="Only sessions in this folder or below it.")] = None,
-    since: Annotated[str, typer.Option("--since", help="Only files that changed since 30d, 2026-01-31 or last.")] = "",
+    since: Annotated[
+        str,
+        typer.Option(
+            "--since", help="Only files that changed since 30d (30 days ago), 2026-01-31, or last (the last harvest)."
+        ),
+    ] = "",
     headless: Annotated[
         bool, typer.Option("--headless", help="Also read headless runs, which nobody watched.")
     ] = False,
@@ -71,7 +81,7 @@ def harvest(
 def review_harvest(
     folder: Annotated[Path, typer.Argument(help="The harvest's folder.")] = Path("harvest"),
     keep: Annotated[
-        list[str] | None, typer.Option("--keep", metavar="ID", help="Keep a task; `rules` keeps all.")
+        list[str] | None, typer.Option("--keep", metavar="ID", help="Keep a task; the ID `rules` keeps all rules.")
     ] = None,
     drop: Annotated[list[str] | None, typer.Option("--drop", metavar="ID", help="Drop a task.")] = None,
     edit: Annotated[
@@ -82,13 +92,16 @@ def review_harvest(
             help="Change a task: its rule, its instruction, or its check (by the check's kind).",
         ),
     ] = None,
-    merge: Annotated[list[str] | None, typer.Option("--merge", metavar="ID=INTO", help="Join two tasks.")] = None,
+    merge: Annotated[
+        list[str] | None, typer.Option("--merge", metavar="ID=INTO", help="Merge the task ID into the task INTO.")
+    ] = None,
     skill: Annotated[
         Path | None, typer.Option("--skill", help="The skill to train if the sessions loaded none.")
     ] = None,
     unreviewed: Annotated[bool, typer.Option("--unreviewed", help="Also use rules that nobody decided on.")] = False,
 ) -> None:
-    """Keep, edit, drop and merge tasks; then write the tasks file. It asks on a terminal, and lists tasks elsewhere."""
+    """Keep, edit, drop and merge tasks; then write the tasks file. Without options, the command asks on a terminal;
+    elsewhere it lists the tasks."""
     from skillopt_harvest.dialog import decisions_of, review_dialog
     from skillopt_harvest.review import decide, finish, list_tasks, review_lines
 
@@ -111,7 +124,8 @@ def propose(
         Path | None, typer.Option("--to", help="The installed skill: a package, a file, AGENTS.md or CLAUDE.md.")
     ] = None,
 ) -> None:
-    """Write a run's best skill next to the installed one, with the difference, the evidence and its sessions."""
+    """Write a proposal: a run's best skill next to the installed skill, the difference, and the evidence and sessions
+    behind each line."""
     from skillopt.record.directory import RunDirectory
     from skillopt_harvest.propose import propose as write
 
@@ -126,7 +140,7 @@ def adopt(
     proposal: Annotated[Path, typer.Argument(help="The proposal's folder.")],
     undo: Annotated[bool, typer.Option("--undo", help="Put the old files back.")] = False,
 ) -> None:
-    """Install a proposed skill; refused if the installed skill has changed since the proposal."""
+    """Install a proposed skill, unless the installed skill has changed since the proposal."""
     from skillopt_harvest import adopt as adoption
 
     for path in adoption.undo(proposal) if undo else adoption.adopt(proposal):

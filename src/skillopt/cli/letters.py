@@ -24,9 +24,11 @@ def letters(
     run: LettersArgument,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until a letter is open, or the run has ended.")] = False,
     timeout: Annotated[
-        float | None, typer.Option("--timeout", min=0, help="The most seconds that --wait waits.")
+        float | None, typer.Option("--timeout", min=0, help="The maximum number of seconds to wait with --wait.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object: status, reason and open letters.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object: status, reason and open letters.")
+    ] = False,
 ) -> None:
     """List the open letters of a run whose optimizer is a handoff."""
     import json
@@ -44,9 +46,10 @@ def letters(
 def answer(
     run: LettersArgument,
     number: Annotated[int, typer.Argument(min=1, help="The letter's number.")],
-    file: Annotated[str, typer.Argument(help="File with the reply; - or no file reads standard input.")] = "-",
+    file: Annotated[str, typer.Argument(help="The file with the reply; - (the default) is standard input.")] = "-",
 ) -> None:
-    """Check and hand in the reply to a letter. If it does not fit, the exit code is 2 and the letter stays open."""
+    """Check the reply to a letter and hand it in. If the reply does not fit the letter, the exit code is 2 and the
+    letter stays open."""
     from skillopt.models.handoff import box_of
     from skillopt.training.requests.answers import hand_in
 

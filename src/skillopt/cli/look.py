@@ -30,7 +30,9 @@ def report(
 def blame(
     run: RunArgument,
     line: Annotated[int | None, typer.Option("--line", min=1, help="Show everything about one line.")] = None,
-    file: Annotated[str, typer.Option("--file", help="One file of a package, such as references/rules.md.")] = "",
+    file: Annotated[
+        str, typer.Option("--file", help="Show only this file of a package, such as references/rules.md.")
+    ] = "",
     version: Annotated[
         int | None, typer.Option("--version", min=0, help="Show this version in place of the best one.")
     ] = None,
@@ -61,7 +63,8 @@ def blame(
 
 @app.command()
 def verify(run: RunArgument) -> None:
-    """Check that each file of a run fits its checksum, and that the patch log rebuilds every version byte for byte.
+    """Check that each file of a run has its recorded checksum, and that the patch log rebuilds every version byte for
+    byte.
 
     If a check fails, the exit code is 1 and the message names files to delete; `skillopt train` writes them again.
     """
@@ -117,7 +120,10 @@ def diff(
         str, typer.Argument(metavar="A", help="A run (its best skill), RUN@3 (version 3), a skill file or package.")
     ],
     b: Annotated[
-        str, typer.Argument(metavar="[B]", help="The second skill; without it, A is compared with its initial skill.")
+        str,
+        typer.Argument(
+            metavar="[B]", help="The second skill. Without it, run A is compared with the initial skill of that run."
+        ),
     ] = "",
 ) -> None:
     """Show what differs between two runs, two versions of a run, or two skills (files or packages)."""
@@ -137,8 +143,8 @@ def review(
         list[str] | None, typer.Option("--write", metavar="ID=TEXT", help="Write the edit yourself, such as 3-1='…'.")
     ] = None,
 ) -> None:
-    """Decide between edits that contradict each other; the next step tries the choice. On a terminal it asks; elsewhere
-    it lists the conflicts."""
+    """Decide between edits that contradict each other; the next step tries your choice. On a terminal, the command
+    asks; elsewhere it lists the conflicts."""
     from skillopt.record.directory import RunDirectory
     from skillopt.view.review_dialog import review_run
 

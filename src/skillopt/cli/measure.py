@@ -40,7 +40,7 @@ def evaluate(
     target_model: TargetOption = "",
     out: Annotated[Path | None, typer.Option("--out", help="Folder for eval_summary.json.")] = None,
 ) -> None:
-    """Measure any skill on any split; writes eval_summary.json."""
+    """Measure a skill on a split, and write eval_summary.json."""
     from skillopt.measure.compare import WORDS, find_skill
     from skillopt.measure.evaluate import evaluate as run_evaluation
     from skillopt.training.initial import read_initial
@@ -57,10 +57,16 @@ def evaluate(
 @app.command()
 def compare(
     a: Annotated[
-        str, typer.Argument(metavar="A", help="Skill file, folder of a package or run, RUN@3; or `initial` or `best`.")
+        str,
+        typer.Argument(
+            metavar="A", help="A skill file, the folder of a package or run, RUN@3 (version 3), `initial` or `best`."
+        ),
     ],
     b: Annotated[
-        str, typer.Argument(metavar="B", help="The second skill; the same skill twice shows the target's noise.")
+        str,
+        typer.Argument(
+            metavar="B", help="The second skill. If it is the same as A, the comparison shows the target's noise."
+        ),
     ],
     config: ConfigOption,
     overrides: Overrides = None,
@@ -91,7 +97,7 @@ def ablate(
     overrides: Overrides = None,
     repeats: Annotated[
         int | None,
-        typer.Option("--repeats", min=1, help="Samples of each item: 1 unless set, or 3 if the target is noisy."),
+        typer.Option("--repeats", min=1, help="Samples of each item. Default: 1, or 3 if the target is noisy."),
     ] = None,
     max_calls: Annotated[int | None, typer.Option("--max-calls", min=1, help="Stop after this many calls.")] = None,
 ) -> None:
@@ -106,8 +112,8 @@ def ablate(
 
 
 def config_of(run: Path, overrides: list[str] | None, max_calls: int | None, command: str) -> Config:
-    """Return the config of a run with overrides, to measure the run's best skill. Overrides may change only the budget,
-    the hardware and paths."""
+    """Return a run's config with overrides, for a command that measures the run's best skill. Overrides may change only
+    the budget, the hardware and paths."""
     from skillopt.config import Config
     from skillopt.config.identity import PASSED_IN
     from skillopt.errors import UserError
@@ -133,15 +139,19 @@ def config_of(run: Path, overrides: list[str] | None, max_calls: int | None, com
 def prune(
     run: RunArgument,
     overrides: Overrides = None,
-    margin: Annotated[float, typer.Option("--margin", min=0, max=1, help="How much lower the score may be.")] = 0.05,
+    margin: Annotated[float, typer.Option("--margin", min=0, max=1, help="The maximum drop of the score.")] = 0.05,
     repeats: Annotated[
-        int | None, typer.Option("--repeats", min=1, help="Samples of each item in the ablation; 1 or, if noisy, 3.")
+        int | None,
+        typer.Option("--repeats", min=1, help="Samples of each item in the ablation. Default: 1, or 3 if noisy."),
     ] = None,
-    trials: Annotated[int, typer.Option("--trials", min=1, max=12, help="The most shorter skills to measure.")] = 5,
+    trials: Annotated[
+        int, typer.Option("--trials", min=1, max=12, help="The maximum number of shorter skills to try.")
+    ] = 5,
     max_calls: Annotated[int | None, typer.Option("--max-calls", min=1, help="Stop after this many calls.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan.")] = False,
 ) -> None:
-    """Write the best skill without the rules that earn nothing, if it is no worse without them. best_skill.md stays.
+    """Write a copy of the best skill without the rules that are worth nothing, if the copy is no worse. best_skill.md
+    does not change.
 
     Exit codes: 0 pruned, or nothing to prune; 1 the last shorter skill is worse; 4 cannot tell; 2 and 3 as for every
     command.
@@ -158,7 +168,8 @@ def prune(
         most = plan(directory, config, noisy_target=noisy, repeats=repeats, trials=trials)
         print(
             f"Ablation: {most.rules} rules on {most.items} validation items, at most {most.ablation:,} rollouts.\n"
-            f"Then at most {trials} shorter skills against the best one, about {most.trials:,} rollouts at most.\n"
+            f"Then at most {trials} shorter skills are compared with the best one, in at most about {most.trials:,} "
+            "rollouts.\n"
             "Replies in the journal cost nothing. No call was made."
         )
         return
@@ -177,10 +188,10 @@ def route(
     overrides: Overrides = None,
     split: Annotated[str, typer.Option("--split", help="train, val or test.")] = "val",
     target_model: TargetOption = "",
-    as_json: Annotated[bool, typer.Option("--json", help="The confusion matrix as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the confusion matrix as JSON.")] = False,
 ) -> None:
-    """Show which skill of a library an agent loads for which request. The config's tasks are requests whose answer is
-    a skill's name, or none."""
+    """Show which skill of a library an agent loads for which request. The config's tasks are requests; the answer of
+    each is a skill's name, or none."""
     from skillopt.measure.routing import route as run_routing
     from skillopt.view.measured_tables import routing_lines, routing_table
 
@@ -200,7 +211,7 @@ def probe(
     samples: Annotated[int, typer.Option("--samples", min=1, help="Samples of each task.")] = 4,
     as_json: Annotated[bool, typer.Option("--json", help="Print probe.json.")] = False,
 ) -> None:
-    """Ask a dozen training tasks, to see whether there is anything to learn for this target."""
+    """Try a dozen training tasks, to see whether there is anything to learn for this target."""
     from skillopt.measure.probe import plan_probe
     from skillopt.measure.probe import probe as run_probe
     from skillopt.tasks import using_env
@@ -229,13 +240,15 @@ def calibrate(
     ],
     overrides: Overrides = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Output file; unless set, judge_calibration.json next to the config.")
+        Path | None, typer.Option("--out", help="Output file. Default: judge_calibration.json next to the config.")
     ] = None,
     top: Annotated[float, typer.Option("--top", min=0.01, help="The highest grade that a person can give.")] = 1.0,
-    repeats: Annotated[int, typer.Option("--repeats", min=2, max=20, help="Judgements of each answer.")] = 3,
+    repeats: Annotated[
+        int, typer.Option("--repeats", min=2, max=20, help="How often the judge grades each answer.")
+    ] = 3,
 ) -> None:
-    """Let the judge grade answers that people have graded, and report its agreement, biases and noise. A training reads
-    the record."""
+    """Let the judge grade answers that people have graded, and report the judge's agreement, biases and noise. Later
+    trainings read the file that this command writes."""
     import asyncio
 
     from skillopt.config.tree import CALIBRATION

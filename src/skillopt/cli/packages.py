@@ -31,13 +31,16 @@ if TYPE_CHECKING:
 @app.command()
 def export(
     run: RunArgument,
-    to: Annotated[Path, typer.Option("--to", help="Folder of the package; its name is the package's name.")],
+    to: Annotated[
+        Path, typer.Option("--to", help="The package's folder; the folder's name is also the package's name.")
+    ],
     description: Annotated[
         str, typer.Option("--description", help="What the skill does and when to use it, for the front matter.")
     ] = "",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Write into a folder that exists already.")] = False,
 ) -> None:
-    """Write a run's best skill as an Agent Skills package. A run that trained a package writes that package."""
+    """Write a run's best skill as an Agent Skills package. If the run trained a package, the whole package is
+    written."""
     from skillopt.record.directory import RunDirectory
     from skillopt.record.export import export as write_package
 
@@ -47,10 +50,10 @@ def export(
 
 @app.command("import")
 def import_package(
-    package: Annotated[Path, typer.Argument(help="Folder of an Agent Skills package (it holds SKILL.md).")],
+    package: Annotated[Path, typer.Argument(help="Folder of an Agent Skills package (it contains SKILL.md).")],
     to: Annotated[Path, typer.Option("--to", help="The folder that the package is copied into.")],
 ) -> None:
-    """Check an Agent Skills package and copy it to the folder in which to train it (`skillopt train --package`)."""
+    """Check an Agent Skills package and copy it to a folder, so you can train the copy (`skillopt train --package`)."""
     from skillopt.errors import UserError
     from skillopt.record.package import checked_package, whole_package
 
@@ -93,12 +96,16 @@ def transfer(
 def sweep(
     config: ConfigOption,
     axes: Annotated[
-        list[str], typer.Argument(metavar="section.key=V1,V2...", help="Values to try; a single value is an override.")
+        list[str],
+        typer.Argument(
+            metavar="section.key=V1,V2...", help="Keys with values to try; a key with one value is an override."
+        ),
     ],
     optimizer_model: OptimizerOption = "",
     target_model: TargetOption = "",
 ) -> None:
-    """Train with several values of some keys and choose by validation. The same command continues the sweep."""
+    """Train with each of several values of config keys, and choose the values by the validation score. The same command
+    continues the sweep."""
     from skillopt.api import train_config
     from skillopt.measure.sweep import sweep as run_sweep
     from skillopt.record.events import Listener

@@ -10,7 +10,7 @@ import typer
 from skillopt.cli.app import app
 
 sim_app = typer.Typer(
-    help="Serve the simulated world: tasks, target and optimizer without a key.",
+    help="Serve the simulated world: tasks, a target and an optimizer that need no key.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -29,13 +29,14 @@ def ui(
     configs: Annotated[list[Path] | None, typer.Option(help="Folder of configs; may be repeated.")] = None,
     data: Annotated[
         list[Path] | None,
-        typer.Option(help="Folder that configs may name for data and skills; the working folder unless set."),
+        typer.Option(help="Folder from which configs may take data and skills. Default: the working folder."),
     ] = None,
     allow_host: Annotated[
         list[str] | None, typer.Option(help="A name under which a proxy or tunnel serves the web page.")
     ] = None,
 ) -> None:
-    """Open the web page: configure, launch, watch and compare runs. Set your token in SKILLOPT_UI_TOKEN."""
+    """Serve the web page, on which you configure, launch, watch and compare runs. The environment variable
+    SKILLOPT_UI_TOKEN sets the token."""
     from skillopt_webui.app import serve, token_from_environment
     from skillopt_webui.settings import make_settings
 
@@ -71,7 +72,10 @@ def mcp(
 def sim_serve(
     port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 takes a free port.")] = 8077,
     options: Annotated[
-        list[str] | None, typer.Argument(metavar="[option=value]...", help="Weather, see docs/simulated_world.md.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[option=value]...", help="Options of the simulated world; see docs/simulated_world.md."
+        ),
     ] = None,
     api_key: Annotated[str, typer.Option(help="Refuse requests without this key.")] = "",
 ) -> None:

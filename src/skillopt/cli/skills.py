@@ -1,4 +1,4 @@
-"""Finds the skills that a command is about, and their versions: the skill that the user names, or the skills of
+"""Finds the skills for `check` and `lint`, and the base of each: the skill that the user names, or all skills of
 skillopt.toml."""
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def divide(words: Sequence[str] | None) -> tuple[str, list[str]]:
 
 
 def find_skills(named: str, project: Path, base: str, head: str) -> list[Found]:
-    """Return the named skill, with its entry in skillopt.toml if there is one; or the packages in the named folder. If
-    no skill is named, return all skills of skillopt.toml."""
+    """Return the skill that `named` names, with its settings in skillopt.toml if it is listed there. If `named` is a
+    folder of packages, return these packages. If `named` is empty, return all skills of skillopt.toml."""
     if named:
         skills = read_project(project) if project.is_file() else {}
         path = listed_path(skills, project.parent, Path(named))
@@ -60,7 +60,9 @@ def find_skills(named: str, project: Path, base: str, head: str) -> list[Found]:
         return [_found(named, path, skills[path], project.parent, base, head)]
     skills = read_project(project)
     if len(skills) > 1 and _is_skill(base):
-        raise UserError(f"--base {base}: is one skill, but {project} lists {len(skills)}; name the skill to compare")
+        raise UserError(
+            f"--base {base}: is one skill, but {project} lists {len(skills)} skills; name the skill to compare with it"
+        )
     return [_found(path, path, settings, project.parent, base, head) for path, settings in skills.items()]
 
 

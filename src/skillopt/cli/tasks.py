@@ -18,11 +18,13 @@ def init(
     folder: Annotated[Path, typer.Argument(help="The folder to write, such as my-task.")],
     source: Annotated[Path | None, typer.Option("--from", help=f"Your tasks: {_FORMATS}.")] = None,
     question: Annotated[
-        str, typer.Option(help="With --from: the column or path (inputs.question) of the question.")
+        str, typer.Option(help="With --from: the column of the question, or a path such as inputs.question.")
     ] = "",
     answer: Annotated[str, typer.Option(help="With --from: the column of the answer.")] = "",
-    id_column: Annotated[str, typer.Option("--id", help="With --from: the column that names each task.")] = "",
-    type_column: Annotated[str, typer.Option("--type", help="With --from: the column of the kind of task.")] = "",
+    id_column: Annotated[str, typer.Option("--id", help="With --from: the column with the id of each task.")] = "",
+    type_column: Annotated[
+        str, typer.Option("--type", help="With --from: the column with the type of each task.")
+    ] = "",
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="With --from: leave out rows that cannot be tasks, and name them.")
     ] = False,
@@ -32,7 +34,7 @@ def init(
     target_model: TargetOption = "",
     optimizer_model: OptimizerOption = "",
 ) -> None:
-    """Write a folder that is ready to train; without --from, a demo with a model on your CPU."""
+    """Write a folder that is ready to train (without --from: a demo with a model on your CPU)."""
     from skillopt.preflight.starter import InitOptions, write_folder
     from skillopt.view.console import this_command
 
@@ -56,18 +58,21 @@ def init(
 @app.command()
 def split(
     file: Annotated[Path, typer.Argument(help=f"A file with tasks: {_FORMATS}.")],
-    ratios: Annotated[str, typer.Option(help="Shares of train, val and test; else the saved split's or 2:1:1.")] = "",
-    seed: Annotated[int | None, typer.Option(help="Another seed gives another division; 0 unless set.")] = None,
+    ratios: Annotated[
+        str, typer.Option(help="Shares of train, val and test. Default: the saved shares, or 2:1:1.")
+    ] = "",
+    seed: Annotated[int | None, typer.Option(help="The seed of the division. Default: the saved seed, or 0.")] = None,
     extend: Annotated[
         bool, typer.Option("--extend", help="Distribute the new tasks; all others stay in their splits.")
     ] = False,
-    renew: Annotated[bool, typer.Option("--renew", help="Divide everything again.")] = False,
+    renew: Annotated[bool, typer.Option("--renew", help="Divide all tasks again.")] = False,
     question: Annotated[str, typer.Option(help="The column of the question, or a path such as inputs.question.")] = "",
     answer: Annotated[str, typer.Option(help="The column of the answer.")] = "",
-    id_column: Annotated[str, typer.Option("--id", help="The column that names each task.")] = "",
-    type_column: Annotated[str, typer.Option("--type", help="The column of the kind of task.")] = "",
+    id_column: Annotated[str, typer.Option("--id", help="The column with the id of each task.")] = "",
+    type_column: Annotated[str, typer.Option("--type", help="The column with the type of each task.")] = "",
 ) -> None:
-    """Divide a file into train, val and test, and save the split next to it. If there is a split, show it."""
+    """Divide the tasks of a file into train, val and test, and save the split next to the file. If a split is saved
+    already, show it."""
     from skillopt.errors import UserError
     from skillopt.tasks.base import SPLITS
     from skillopt.tasks.splits import RATIOS, describe, load_split, parse_ratios, recorded_shares, split_path
@@ -77,8 +82,8 @@ def split(
     saved = recorded_shares(file)
     if saved and (ratios or seed is not None) and not extend and not renew:
         raise UserError(
-            f"{split_path(file)}: the file is divided already; with --renew it is divided again (then do not compare "
-            "test scores with earlier ones), with --extend only new tasks are distributed"
+            f"{split_path(file)}: the file is divided already; --renew divides all tasks again (then do not compare "
+            "test scores with earlier ones), --extend distributes only the new tasks"
         )
     shares, drawn = saved or (RATIOS, 0)
     try:

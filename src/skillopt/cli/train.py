@@ -41,7 +41,8 @@ def train(
         Path | None, typer.Option("--package", help="Start from this Agent Skills package (its folder).")
     ] = None,
     description: Annotated[
-        bool, typer.Option("--description", help="Train the package's description on requests, not its files.")
+        bool,
+        typer.Option("--description", help="Train the package's description, not its files; the tasks are requests."),
     ] = False,
     optimizer_model: OptimizerOption = "",
     target_model: TargetOption = "",
@@ -79,8 +80,8 @@ def _package_file(package: Path) -> Path:
 
 
 def for_description(config: Config) -> Config:
-    """Return the config that trains a package's description: with the trigger metric, the prompts for it, and a limit
-    of 250 tokens."""
+    """Return the config that trains a package's description: it has the trigger metric, the prompts for descriptions,
+    and a limit of 250 tokens."""
     from skillopt.record.package import checked_package
     from skillopt.training import prompts
 
@@ -136,8 +137,8 @@ def _ways(config: Config, path: Path, overrides: Sequence[str], variable: str) -
 
 
 def prepare_data(config: Config, *, yes: bool) -> Config:
-    """Return the config after its data was made ready: if the data of a published benchmark is missing, it is converted
-    or fetched."""
+    """If the config's data is that of a published benchmark and is missing, convert or fetch the data. Return the
+    config with the path of the data."""
     if not config.env.split_dir or (Path(config.env.split_dir) / "train").is_dir():
         return config
     from skillopt.cli.models import show_progress
@@ -155,7 +156,8 @@ def prepare_data(config: Config, *, yes: bool) -> Config:
 
 
 def _ask(problem: str, download: str, command: str, name: str) -> None:
-    """Ask on a terminal. Elsewhere, or if the answer is no, raise an error with the command to run."""
+    """Ask on a terminal whether to fetch the data. Elsewhere, or if the answer is no, raise an error with the command
+    to run."""
     if sys.stdin.isatty() and sys.stderr.isatty():
         print(f"{problem}. `{command}` fetches {download}.", file=sys.stderr)
         if typer.confirm("Fetch it now?", default=True, err=True):
@@ -174,7 +176,8 @@ def replicate(
     optimizer_model: OptimizerOption = "",
     target_model: TargetOption = "",
 ) -> None:
-    """Train with several seeds and report mean, interval and share improved. The same command continues the runs."""
+    """Train with several seeds and report the mean, its interval, and the share of runs that improved. The same command
+    continues the runs."""
     from skillopt.api import train_config
     from skillopt.measure.replicate import replicate as run_seeds
     from skillopt.view.measured_tables import replicate_lines, replicate_table
@@ -224,7 +227,8 @@ def doctor(
     target_model: TargetOption = "",
     offline: Annotated[bool, typer.Option("--offline", help="Send no request; nothing is paid for.")] = False,
 ) -> None:
-    """Go through the checklist of a training: pass, warn or fail, with the fix. Exit code 1 if a check fails."""
+    """Check everything that a training needs, and print `pass`, `warn` or `fail` for each check, with the fix. If a
+    check fails, the exit code is 1."""
     import asyncio
 
     from skillopt.preflight.doctor import examine

@@ -90,8 +90,8 @@ class Config(Section):
         return role_settings(self, role)
 
     def identity(self) -> dict[str, JsonValue]:
-        """The settings that change results and differ from their defaults. All other settings (such as budget, workers,
-        URLs, folders, notes) may be changed before a run is resumed."""
+        """The settings that can change results, except those with their default value. A run is resumed only if its
+        identity is the same; settings such as budget, workers, URLs, folders and notes may differ."""
         return chosen(self.flat(), defaults())
 
     def with_values(self, values: Mapping[str, JsonValue]) -> Config:
@@ -117,8 +117,8 @@ class Config(Section):
         )
         yield (
             self.train.num_epochs > 1 and not optimizer.use_slow_update,
-            "optimizer.use_slow_update: a run of more than one epoch needs the slow update, or later epochs undo the "
-            "gains of earlier epochs; set it to true, or set train.num_epochs to 1",
+            "optimizer.use_slow_update: a run of more than one epoch needs the slow update, because later epochs may "
+            "undo the gains of earlier epochs; set it to true, or set train.num_epochs to 1",
         )
         static = optimizer.static_rate(SCHEDULES.get(optimizer.lr_scheduler))
         yield bool(static), static

@@ -1,5 +1,5 @@
 """Finds the settings by which a repeated command recognises its run: those that change results and differ from their
-defaults. So a key that a later version adds does not start a new run."""
+defaults. Defaults are left out, so a key that a later version adds does not start a new run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ _PLACES |= {"models.judge_workers", "models.judge_calibration"}
 """Keys that may change between a stop and a resume. For keys that name data or the user's files, the content of the
 files is compared instead."""
 _EARLIER_NAMES = {"evaluation.vetoes": "evaluation.gates"}
-"""Old names of renamed keys, by their new names. They are used so that a renamed key does not start a new run."""
+"""Old names of renamed keys, by their new names. Identities use the old names, so a renamed key does not start a new
+run."""
 PASSED_IN = "function:"
 """Prefix of `env.scoring` in a run whose scorer is a function that a program passed in."""
 _SCORING = {"env.scoring", "env.scoring_options", "evaluation.metric"}
@@ -40,8 +41,8 @@ _DATA = ("env.data", "env.split_dir", "env.split_seed", "train.init_skill")
 
 
 def relevant(flat: Flat) -> dict[str, JsonValue]:
-    """The settings that change results. Of a file's path, only the name is kept: a file may move without starting a new
-    run."""
+    """The settings that change results. Paths of files are shortened to the file's name, so a moved file does not start
+    a new run."""
     used = in_use(flat).items()
     kept = ((key, value) for key, value in used if not key.startswith(_FREE) and key not in _PLACES)
     return {_EARLIER_NAMES.get(key, key): _normal(key, value) for key, value in kept}

@@ -20,7 +20,7 @@ class Settings(Options):
     config: str = ""
     """YAML config with the tasks and the target."""
     margin: float | None = Field(default=None, ge=0, le=1)
-    """The drop of the score that a check still allows (0 to 1)."""
+    """The maximum drop of the score that a check allows (0 to 1)."""
     budget: float | None = Field(default=None, gt=0)
     """The maximum number of dollars that one check may spend."""
     max_items: int | None = Field(default=None, ge=1)
@@ -58,7 +58,8 @@ def read_project(file: Path) -> dict[str, Settings]:
 
 
 def listed_path(skills: Mapping[str, Settings], folder: Path, wanted: Path) -> str | None:
-    """The path under which `skillopt.toml` lists a skill; None if it is not listed. `wanted` is its file or folder."""
+    """The path under which `skillopt.toml` lists a skill; None if the skill is not listed. `wanted` is the skill's file
+    or folder."""
     wanted = wanted.resolve()
     for path in skills:
         place = (folder / path).resolve()

@@ -21,7 +21,7 @@ RETIRED = {
     "gradient.samples": "remove the key; there is one request per minibatch",
     "train.speculate": "remove the key; the next rollouts begin as soon as the gate's verdict is certain",
 }
-"""What to do instead of each retired key. A config with such a key is refused, except if the value is that in
+"""For each retired key: what to do instead. A config with such a key is refused, unless the key has its value in
 FORMER_DEFAULTS."""
 RETIRED_MODELS = {"sim:player": "the simulated player of games is no longer part of SkillOpt; choose another model"}
 FORMER_DEFAULTS = {
@@ -39,4 +39,4 @@ FORMER_DEFAULTS = {
     "gradient.samples": 1,
     "train.speculate": False,
 }
-"""The value of each retired key that changes nothing. A config in which the key has this value can still be read."""
+"""For each retired key: the value that changes nothing. A config in which the key has this value can still be read."""

@@ -1,9 +1,9 @@
-"""Settings of the model in a role: the maximum length of a reply, the maximum number of calls at the same time, whether
-the model is deterministic.
+"""Finds the settings of the model in a role, such as the maximum length of a reply.
 
-`models.targets` and `models.optimizers` have such settings by model or provider. So `--target_model` with a different
-model does not use the settings of the file's model. These settings override the file's keys for all models
-(`models.target_max_tokens`, `hardware.workers`), but not values from the command line or from a caller.
+`models.targets` and `models.optimizers` contain settings for certain models or providers. So if `--target_model` names
+a different model than the file, the settings for the file's model are not used. Settings for a certain model override
+the file's keys for all models (`models.target_max_tokens`, `hardware.workers`), but not values from the command line or
+from a caller.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _OVERRULES = {
     "gradient.analyst_workers": (("optimizers", "workers"),),
     "hardware.call_timeout": (("targets", "call_timeout"), ("optimizers", "call_timeout")),
 }
-"""Keys for all models. For each key: the entries of `targets` and `optimizers` that an override of the key replaces."""
+"""Keys that apply to all models. For each key: the entries of `targets` and `optimizers` that an override of the key
+removes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +84,7 @@ def _workers(config: Config, role: str) -> int:
 
 
 def flat_keys(models: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """The section `models` in the form that is stored: `{target: {max_tokens: 20}}` as `{target_max_tokens: 20}`."""
+    """The section `models` in its stored form: `{target: {max_tokens: 20}}` becomes `{target_max_tokens: 20}`."""
     flat: dict[str, JsonValue] = {}
     for key, value in models.items():
         if key in _ROLES and isinstance(value, dict):
@@ -94,15 +95,15 @@ def flat_keys(models: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def flat_name(dotted: str) -> str:
-    """A dotted key in the form that is stored: `models.target.max_tokens` as `models.target_max_tokens`."""
+    """A dotted key in its stored form: `models.target.max_tokens` becomes `models.target_max_tokens`."""
     section, _, rest = dotted.partition(".")
     role, dot, key = rest.partition(".")
     return f"{section}.{role}_{key}" if section == "models" and role in _ROLES and dot else dotted
 
 
 def in_use(flat: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return a flat config in which the entries of `targets` and `optimizers` for its models replace the keys for all
-    models."""
+    """Return a flat config in which the settings of `targets` and `optimizers` for the config's two models have
+    replaced the keys for all models."""
     found = dict(flat)
     for role, table in _TABLES.items():
         entries = cast("dict[str, dict[str, JsonValue]]", found.pop(f"models.{table}", None) or {})
@@ -113,7 +114,7 @@ def in_use(flat: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def _said_of(name: str, table: Mapping[str, Mapping[str, T]]) -> dict[str, T]:
-    """The settings in a table for a model. Settings for the model itself override settings for its provider."""
+    """The settings that a table has for a model. Settings for the model itself override settings for its provider."""
     found: dict[str, T] = {}
     for key in (split_name(name)[0], name.partition("?")[0], name):
         found |= {field: value for field, value in table.get(key, {}).items() if value is not None}
@@ -121,7 +122,7 @@ def _said_of(name: str, table: Mapping[str, Mapping[str, T]]) -> dict[str, T]:
 
 
 def overrule(tree: Mapping[str, JsonValue], dotted: str) -> None:
-    """Remove the entries of `targets` and `optimizers` that an override of this key replaces."""
+    """Remove the entries of `targets` and `optimizers` that would hide an override of the key `dotted`."""
     models = tree.get("models")
     for table, field in _OVERRULES.get(dotted, ()):
         entries = models.get(table) if isinstance(models, Mapping) else None

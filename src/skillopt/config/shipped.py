@@ -23,7 +23,8 @@ def is_file(path: Path) -> bool:
 
 
 def shipped(path: str | Path) -> Path:
-    """The path if it exists; else the file of that name that comes with the package (`configs/sim/default.yaml`)."""
+    """Return the path if it exists. Otherwise return the file or folder of that name that comes with the package, such
+    as `configs/sim/default.yaml`; if the package has none, return the path."""
     given = Path(path)
     if (
         is_there(given)

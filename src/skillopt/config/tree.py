@@ -36,7 +36,7 @@ _CODE = ("env.name", "env.scoring", "env.agent")
 """Keys with values of the form `file.py:name`; the file may be next to the config."""
 _DEEPEST, _MOST = 50, 200_000
 """The maximum number of levels of a config, and the maximum number of its values. A config with more is a mistake, or
-an alias in it contains itself."""
+has an alias that contains itself."""
 _LONGEST_NUMBER = 100
 """The maximum number of characters of a number in a config."""
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
@@ -44,8 +44,8 @@ _HALF = re.compile(r"[\ud800-\udfff]")
 
 
 class Loader(yaml.SafeLoader):
-    """A YAML loader that refuses deep nesting and long numbers (`1:30:00` is a number to the base 60): the time that
-    PyYAML needs for them grows with the square of their depth or length."""
+    """A YAML loader that refuses deep nesting and long numbers, because PyYAML's time for them grows with the square of
+    the depth or length. (`1:30:00` is also a number, to the base 60.)"""
 
     def fetch_flow_collection_start(self, token: type[yaml.Token]) -> None:
         if self.flow_level >= _DEEPEST:
@@ -72,7 +72,8 @@ def parse_yaml(text: str) -> Any:
 
 
 def check_values(tree: Any) -> None:
-    """Raise ValueError for values that cannot be stored: bytes, half a character, or values nested without end."""
+    """Raise ValueError for values that cannot be stored: bytes, half of a surrogate pair, or values nested without
+    end."""
     waiting, seen = [(tree, 0)], 0
     while waiting:
         value, depth = waiting.pop()
@@ -108,7 +109,7 @@ def read_tree(path: Path, above: tuple[Path, ...], check: Callable[[Path], None]
     bases = tree.pop("_base_", None) or []
     bases = [bases] if isinstance(bases, str) else bases
     if not isinstance(bases, list) or not all(isinstance(base, str) for base in bases):
-        raise UserError(f"{path}: _base_: must be a file name or a list of them")
+        raise UserError(f"{path}: _base_: must be a file name or a list of file names")
     merged: dict[str, JsonValue] = {}
     for base in bases:
         _merge(merged, read_tree(path.parent / base, (*above, path.resolve()), check))
@@ -141,7 +142,7 @@ def _short_forms(tree: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def _anchor_paths(tree: dict[str, dict[str, JsonValue]], folder: Path) -> dict[str, dict[str, JsonValue]]:
-    """Resolve relative paths: first next to the config, then in the working folder, then in the package."""
+    """Resolve relative paths. Each is looked up next to the config, then in the working folder, then in the package."""
     for dotted in _PATHS:
         section, key = dotted.split(".")
         value = tree.get(section, {}).get(key)

@@ -50,9 +50,10 @@ async def ablate(
     models: dict[str, ChatModel] | None = None,
     listeners: Sequence[Listener] = (),
 ) -> Ablation:
-    """Measure the best version, and that version without each of its rules. Results are stored, also if a budget ends
-    the ablation; if the call is repeated, only what is missing is measured. The ablation has its own journal, and the
-    budget applies to the ablation alone.
+    """Measure the best version, then the best version without one of its rules, for each rule.
+
+    The results are stored even if the budget ends the ablation. A second call measures only what is missing. The
+    ablation has its own journal, and the budget applies to the ablation alone.
     """
     skill, version = best_version(run)
     units = list(units_of(skill))
@@ -134,7 +135,7 @@ def without_units(skill: Skill, units: Sequence[Unit]) -> Skill:
 
 @dataclass
 class _Variants:
-    """Measures a skill and its variants, and stores the scores of each."""
+    """Measures a skill and the same skill without some rules, and stores the scores of each variant."""
 
     skill: Skill
     items: Sequence[Item]
@@ -153,8 +154,8 @@ class _Variants:
             self.ctx.emit(done)
 
     async def measure_together(self, verdict: str, units: Sequence[Unit]) -> list[AblatedPart]:
-        """Measure the skill without any of the rules that have this verdict. This finds two rules that say the same
-        (leaving out one of them changes nothing), and small effects, which are clear only in sum."""
+        """Measure the skill without any of the rules that have this verdict. This shows whether two rules say the same
+        (leaving out one of them changes nothing), and whether several small effects together are clear."""
         chosen = [unit for unit in units if (row := self.row(unit)) and row.verdict == verdict]
         if len(chosen) < 2:
             return []
@@ -212,7 +213,7 @@ class _Variants:
 
 
 def _ranked(rows: Sequence[AblatedPart], together: Sequence[AblatedPart]) -> tuple[AblatedPart, ...]:
-    """Return the rules, the most valuable first. Rules that matter only together get the verdict `together`."""
+    """The rules, the most valuable first. Rules that matter only together get the verdict `together`."""
     names = {name for group in together if group.verdict == "earns" for name in group.names or ()}
     named = [row.model_copy(update={"verdict": "together"}) if row.name in names else row for row in rows]
     return tuple(sorted(named, key=lambda row: (-row.worth, row.tokens, row.name)))

@@ -11,7 +11,8 @@ from skillopt.record.results import CheckResult
 from skillopt.record.source import Source
 
 _WORST_FIRST = (1, 2, 3, 4, 0)
-"""Exit codes of a check of several skills, by priority: first `worse`, then reasons why there is no verdict."""
+"""The exit codes of single checks by priority: first 1 (`worse`), then 2, 3 and 4 (there is no verdict), then 0. A
+check of several skills has the first of these codes that one of its skills has."""
 Measure = Callable[[], CheckResult]
 """A function that runs one check. It may raise UserError, errors of endpoints, and Stopped."""
 
@@ -29,7 +30,8 @@ class CheckOutcome:
     output_root: str = ""
     """The config's `env.output_root`; empty if the skill is not measured."""
     status: str = ""
-    """The outcome in a word: better, no worse, worse, cannot tell; unchanged, removed, not measured; stopped, error."""
+    """The outcome in a word. With a verdict: `better`, `no worse`, `worse`, `cannot tell`. Without a measurement:
+    `unchanged`, `removed`, `not measured`. After a problem: `stopped`, `error`."""
     code: int = 0
     sentence: str = ""
     result: CheckResult | None = None
@@ -37,16 +39,17 @@ class CheckOutcome:
 
 
 def run_job(job: CheckOutcome, measure: Measure, *, always: bool, skip_without_key: bool) -> CheckOutcome:
-    """Check one skill. An error that stops this check becomes its status, not a verdict; other checks continue.
+    """Check one skill. If an error stops the check, the outcome has the status `error` or `stopped`, so that the other
+    checks can continue. If the user stops it, the error is raised.
 
     A skill with the same text as its base is checked only if `always` is true.
     """
     if not job.skill.path:
-        return replace(job, status="removed", sentence="Removed: the skill is only in the base, so it was not run.")
+        return replace(job, status="removed", sentence="Removed: the skill is only in the base, so it was not checked.")
     if not always and job.skill.skill.hash == job.base.skill.hash:
         same = job.skill.files == job.base.files
         what = "Unchanged" if same else "Only files that never belong to a package changed"
-        return replace(job, status="unchanged", sentence=f"{what} since {job.base.where}: not run.")
+        return replace(job, status="unchanged", sentence=f"{what} since {job.base.where}: not checked.")
     try:
         result = measure()
     except Stopped as error:

@@ -79,11 +79,11 @@ async def calibrate(
     repeats: int = 3,
     models: dict[str, ChatModel] | None = None,
 ) -> JudgeCalibration:
-    """Judge every graded answer `repeats` times, and write the record to `out`. Replies are stored in a journal below
-    env.output_root; if the command is repeated, only what is missing is requested."""
+    """Judge every graded answer `repeats` times, and write the record to `out`. Replies are stored in a journal in
+    `env.output_root`; if the command is repeated, only missing replies are requested."""
     options = judge_options(config.env)
     if options is None:
-        raise UserError("env.scoring: there is no judge to calibrate; set env.scoring to judge (docs/judge.md)")
+        raise UserError("env.scoring: there is no judge to calibrate; set env.scoring=judge (docs/judge.md)")
     answers = read_graded(graded, top, options)
     role = "judge" if config.models.judge_model else "optimizer"
     check_prices(config, [judge_model(config)])
@@ -103,7 +103,8 @@ async def calibrate(
 
 
 def read_graded(file: Path, top: float, options: JudgeOptions) -> list[GradedAnswer]:
-    """Read rows with a question, an `output` and a `grade` (from 0 to `top`, pass or fail, true or false)."""
+    """Read rows with a question, an `output` and a `grade`: a number from 0 to `top`, `pass`, `fail`, `true` or
+    `false`."""
     if not isfinite(top):
         raise UserError(f"--top: {top} is not a finite number; give the best grade that a person can give")
     answers = []
@@ -134,8 +135,8 @@ def _grade(value: object, top: float, where: str) -> float:
         share = -1.0
     if not 0 <= share <= 1:
         raise UserError(
-            f"{where}: grade: {value!r} is not from 0 to {top:g}, pass or fail; if people used another scale, give its "
-            "best grade with --top"
+            f"{where}: grade: {value!r} must be 'pass', 'fail' or a number from 0 to {top:g}; if people used another "
+            "scale, give its best grade with --top"
         )
     return share
 
@@ -200,7 +201,7 @@ def calibration_record(
 
 
 def length_bias(judged: Sequence[JudgedAnswer]) -> LengthBias:
-    """Compare by how much the judge's grades exceed people's grades: for short answers, and for long answers."""
+    """Compare short answers with long answers: by how much do the judge's grades exceed people's grades?"""
     ordered = sorted(judged, key=lambda each: (len(each.graded.output), each.graded.item.id))
     half = len(ordered) // 2
     short, long = ([each.excess for each in part] for part in (ordered[:half], ordered[len(ordered) - half :]))
@@ -216,8 +217,8 @@ def length_bias(judged: Sequence[JudgedAnswer]) -> LengthBias:
 
 
 def position_bias(samples: Sequence[Judgement]) -> PositionBias:
-    """Count the pairs of answers whose winner depends on their order. `samples` has one (independent) judgement per
-    answer."""
+    """Count the pairs of answers whose winner depends on their order. `samples` has one judgement per answer, so the
+    judgements are independent."""
     orders = [sample.preferred for sample in samples if sample.preferred]
     first, second = orders.count(("first", "first")), orders.count(("second", "second"))
     p = min(1.0, 2 * sign_test(max(first, second), min(first, second)))
@@ -227,7 +228,7 @@ def position_bias(samples: Sequence[Judgement]) -> PositionBias:
 def verdict_of(record: JudgeCalibration) -> str:
     """One or two sentences on the judge's agreement with people and its biases."""
     low, high = wilson(record.agreement * record.items, record.items)
-    word = "no kappa, as both grade all answers the same" if record.kappa is None else f"kappa {record.kappa:.2f}"
+    word = "no kappa, because all grades are the same" if record.kappa is None else f"kappa {record.kappa:.2f}"
     text = f"{record.model} agrees with people on {record.agreement:.0%} of {record.items} answers (95 % interval: "
     text += f"{low:.2f} to {high:.2f}); {word}."
     if record.biases:

@@ -34,7 +34,7 @@ _SIDES: dict[Side, str] = {"current": "base", "candidate": "skill"}
 
 @dataclass(frozen=True, kw_only=True)
 class PairMeasurement:
-    """The measurement of two skills after all rollouts."""
+    """The measurement of two skills, after the last rollout."""
 
     session: MeasuringSession
     trial: Trial
@@ -53,8 +53,8 @@ async def check(
     models: dict[str, ChatModel] | None = None,
     listeners: Sequence[Listener] = (),
 ) -> CheckResult:
-    """Check a skill against a base, and write the verdict with its evidence to `check.json`. Rollouts of an earlier
-    check are not paid for again."""
+    """Check a skill against a base, and write the verdict with its evidence to `check.json`. Rollouts that an earlier
+    check paid for cost nothing."""
     async with both_measured(config, question, env=env, models=models, listeners=listeners) as done:
         session, trial = done.session, done.trial
         result = check_result(
@@ -76,7 +76,7 @@ async def both_measured(
     models: dict[str, ChatModel] | None = None,
     listeners: Sequence[Listener] = (),
 ) -> AsyncIterator[PairMeasurement]:
-    """Roll out both skills as many times as the question says; without a number, until the verdict is sure."""
+    """Roll out both skills `question.repeats` times; if that is None, until the verdict is sure."""
     check_split(question.split)
     kind = "comparisons" if question.repeats else "checks"
     root = Path(config.env.output_root) / kind
@@ -96,7 +96,7 @@ async def both_measured(
 
     if is_private(config.env.private, config.env.output_root):
         make_folder(root, private=True)
-    shared = root / "journal.sqlite"  # rollouts of the base are paid for once, in all checks against it
+    shared = root / "journal.sqlite"  # all checks against the same base share its rollouts
     async with measuring_session(
         config, folder, env=env, models=models, listeners=listeners, shared_journal=shared
     ) as session:
@@ -157,7 +157,7 @@ class _Bench:
     usage: UsageLog
     samples: list[Sample] = field(default_factory=list)
     refused: dict[str, dict[str, str]] = field(default_factory=lambda: {"base": {}, "skill": {}})
-    """The reason why the endpoint refused an item, by side and item."""
+    """The reason why the endpoint refused an item, by side (`base` or `skill`) and item."""
 
     async def verdict(self, trial: Trial) -> CheckWord:
         if self.question.same_text and not self.question.repeats:
@@ -187,8 +187,8 @@ class _Bench:
         return values
 
     async def _one(self, ask: Ask, number: int) -> Trajectory | RolloutError:
-        """Roll out one item. The label of the rollout names the side (skill or base). So a skill that was lucky in its
-        own check is measured again when it is the base of a later check."""
+        """Roll out one item. The label of the rollout names the side (`skill` or `base`). So if a skill later becomes
+        the base of another check, it is measured again, without the luck of its own check."""
         item = self.items[ask.item_id]
         return await roll_out_one(self._skill(ask), item, self.ctx, tag=self._tag(ask), number=number, stage="check")
 
@@ -204,7 +204,7 @@ class _Bench:
 
 
 def since(before: Spent, after: Spent) -> Spent:
-    """The cost that a folder had between two counts of its costs."""
+    """The difference between two counts of a folder's costs."""
     usd = None if before.usd is None or after.usd is None else after.usd - before.usd
     calls, tokens = after.calls - before.calls, after.tokens - before.tokens
     return after.model_copy(update={"calls": calls, "tokens": tokens, "usd": usd})

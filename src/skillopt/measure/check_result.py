@@ -41,7 +41,7 @@ EXIT = {"better": 0, "no worse": 0, "worse": 1, "cannot tell": 4}
 
 @dataclass(frozen=True, kw_only=True)
 class SkillVersion:
-    """A skill that is measured, with its path and version in words."""
+    """A skill to measure, its path, and its version in words."""
 
     skill: Skill
     path: str
@@ -66,7 +66,7 @@ class Question:
     """The ids of the items to measure; empty for all items."""
     max_items: int | None = None
     repeats: int | None = None
-    """In a comparison: how often both skills do every item. None for a check, which may end early."""
+    """How often both skills do every item in a comparison; None for a check, which may end early."""
 
     @property
     def same_text(self) -> bool:
@@ -151,13 +151,13 @@ def sentence(result: CheckResult) -> str:
         return f"Worse than {against}, by more than {margin}: {figures}."
     if not result.noisy:
         return (
-            f"Cannot tell whether it is worse than {against}: {figures}, but items changed in both directions, which "
-            "also happens by chance if words change. Measure more items."
+            f"Cannot tell whether the skill is worse than {against}: {figures}, but items changed in both directions. "
+            "Any new wording can have this effect by chance. Measure more items."
         )
     need = result.items_needed
     more = f" About {need} items would be enough, if both skills are equally good." if need else ""
     return (
-        f"Cannot tell with {result.items} items whether it is worse than {against} by more than {margin}: "
+        f"Cannot tell with {result.items} items whether the skill is worse than {against} by more than {margin}: "
         f"{figures}, and the target is noisy.{more} A larger margin or a larger evaluation.max_repeats also helps."
     )
 
@@ -180,7 +180,7 @@ def _about(version: SkillVersion) -> CheckedSkill:
 
 
 def means_of(samples: Sequence[Sample], side: str, metric: str) -> dict[str, float]:
-    """The mean score of each item over its samples with one of the two skills, by item."""
+    """The mean score of each item over its samples with one of the two skills (`side`)."""
     values: dict[str, list[float]] = {}
     for sample in samples:
         if sample.side == side:
@@ -222,8 +222,8 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _changed(samples: Sequence[Sample], trial: Trial, metric: str) -> tuple[ChangedItem, ...]:
-    """The items on which the two skills differ, losses first. Each item has the sample of each skill that shows the
-    difference best."""
+    """The items on which the two skills differ, the largest losses first. For each skill, an item has the sample that
+    shows the difference best."""
     means = {side: means_of(samples, side, metric) for side in SIDES}
     least = 0.5 if metric == "hard" else EPSILON
     changed = []

@@ -1,4 +1,4 @@
-"""Compares two skills on the same items. Both skills do each item equally often, without an early end."""
+"""Compares two skills on the same items. Both skills do each item equally often; a comparison never ends early."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ from skillopt.training.final_scores import majority
 from skillopt.training.initial import initial_of, read_initial, run_of
 
 WORDS = ("initial", "best")
-"""Names of a run's skills that may be given in place of a file."""
+"""The names that a user may give instead of a file, for skills of a run."""
 
 
 def find_skill(name: str, config: Config, run: Path | None, env: Env | None = None) -> tuple[Skill, Path]:
-    """Find a skill and its path. The name is `initial` or `best` of a run (by default the config's run), or a name for
-    `skill_named`."""
+    """Find a skill and its path. `name` is `initial` or `best`, a skill of `run` (if that is None, of the config's
+    run), or a name that `skill_named` accepts."""
     if name not in WORDS:
         return skill_named(name)
     if run is None:
@@ -81,7 +81,7 @@ def skill_named(name: str) -> tuple[Skill, Path]:
     if not is_file(path) and not is_file(path / FILE):
         raise UserError(
             f"'{name}': is not a run's folder, and there is no such skill file or package; give one of them, RUN@3 for "
-            f"a version of a run, or, if a config is given: {', '.join(WORDS)}"
+            f"version 3 of a run, or, if a config is given: {', '.join(WORDS)}"
         )
     return read_initial(str(path), "skill"), path
 
@@ -176,7 +176,8 @@ def _means(done: PairMeasurement) -> dict[str, tuple[float, float]]:
 
 
 def _lists(done: PairMeasurement) -> ItemLists:
-    """The items by which of the skills solved them. Solved means: at least half of the skill's samples are right."""
+    """The items in four lists: those that only the skill solves, only the base, both or neither. A skill solves an item
+    if at least half of its samples are right."""
     solved: dict[str, dict[str, list[float]]] = {"base": {}, "skill": {}}
     for sample in done.samples:
         solved[sample.side].setdefault(sample.trajectory.item_id, []).append(sample.trajectory.score.hard)
@@ -191,7 +192,8 @@ def _lists(done: PairMeasurement) -> ItemLists:
 
 
 def names_of(a: Path | None, b: Path | None) -> tuple[str, str]:
-    """Names of two skills for people: `initial`, `best` or the file's name; if both are equal, the folder is added."""
+    """Names of two skills for people: `initial`, `best` or the file's name. If both names are the same, the folders'
+    names are added."""
     plain = [_plain_name(path) for path in (a, b)]
     if a == b and plain[0]:
         return plain[0], f"{plain[0]} again"

@@ -1,4 +1,5 @@
-"""Makes the matrix of skills and targets (keep, prune, retire or retrain) from measured verdicts, and finds changes."""
+"""Makes the matrix of skills and targets from measured verdicts, and finds the cells that changed. The word of a cell
+is `keep`, `prune`, `retire` or `retrain`; if there is no verdict, another word says why."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ class CellChange:
 
 
 def matrix_of(outcomes: Sequence[CheckOutcome], recorded: Matrix | None = None) -> Matrix:
-    """The matrix from the outcomes of checks against no skill. `recorded` is an earlier matrix."""
+    """The matrix from the outcomes of checks whose base is the empty skill. `recorded` is an earlier matrix."""
     return Matrix(
         skills=tuple(dict.fromkeys(outcome.name for outcome in outcomes)),
         targets=tuple(dict.fromkeys(outcome.target for outcome in outcomes)),
@@ -67,7 +68,7 @@ def _word(outcome: CheckOutcome, recorded: float | None) -> tuple[str, str]:
     if recorded is not None and _fell(result, recorded):
         return (
             "retrain",
-            f"{result.scores.skill.score:.2f}, but {recorded:.2f} was recorded for this text. {result.says}",
+            f"Scores {result.scores.skill.score:.2f}, but {recorded:.2f} was recorded for this text. {result.says}",
         )
     if result.verdict == "no worse":
         return "retire", result.says
@@ -93,7 +94,7 @@ def _pruned(outcome: CheckOutcome) -> Pruning | None:
         try:
             found = read_record(Pruning, path)
         except UserError as error:  # the file of some run in the folder is damaged
-            warnings.warn(f"a run was left out, so its pruning is not suggested: {error}", stacklevel=2)
+            warnings.warn(f"a run cannot be read, so its pruning is not suggested: {error}", stacklevel=2)
             continue
         if found.outcome == "pruned" and found.target == outcome.target and found.skill_hash in same:
             return found
@@ -101,8 +102,8 @@ def _pruned(outcome: CheckOutcome) -> Pruning | None:
 
 
 def changes(recorded: Matrix | None, now: Matrix) -> list[CellChange]:
-    """The cells that are new or whose word differs from the recorded word. If a recorded cell now has no verdict, it is
-    left out."""
+    """The cells that are new, and the cells whose word differs from the recorded word. A recorded cell that now has no
+    verdict is left out."""
     rows = [
         CellChange(before=recorded.cell(cell.skill, cell.target) if recorded else None, after=cell)
         for cell in now.cells
@@ -113,7 +114,7 @@ def changes(recorded: Matrix | None, now: Matrix) -> list[CellChange]:
 
 
 def merged(recorded: Matrix | None, now: Matrix) -> Matrix:
-    """The matrix to record: each new cell that has a verdict or no earlier cell; else the earlier cell."""
+    """The matrix to record. A new cell replaces the recorded cell, unless the new cell has no verdict."""
     old = recorded.cells if recorded else ()
     known = {(cell.skill, cell.target): cell for cell in old}
     for cell in now.cells:

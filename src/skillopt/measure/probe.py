@@ -53,7 +53,7 @@ async def probe(
     models: dict[str, ChatModel] | None = None,
     listeners: Sequence[Listener] = (),
 ) -> Probe:
-    """Run a probe, and write the finding to `probe.json`. If the same probe is repeated, it costs nothing."""
+    """Run a probe, and write the finding to `probe.json`. Repeating the same probe costs nothing."""
 
     def folder(env: Env) -> Path:
         return probe_folder(config, env, skill, items=items, samples=samples)
@@ -136,7 +136,8 @@ def chosen_items(config: Config, env: Env, count: int) -> list[Item]:
 
 
 def answer_form(env: Env, chosen: Sequence[Item]) -> str:
-    """A sentence with all possible answers, or with the answers of some other tasks; empty if tasks have no answers."""
+    """A sentence that shows the form of an answer: it lists all possible answers if they are a small closed set, else
+    answers of some tasks that are not in `chosen`. Empty if there are no such answers."""
     train, asked = env.items("train"), {item.id for item in chosen}
     if options := closed_set(train):
         return f"Reply with one of these and nothing else: {_listed(options)}"
@@ -208,4 +209,4 @@ def finding(
             "A skill can add only knowledge that the training tasks show."
         )
     best = f", and {pass_any:.0%} if the best of {samples} samples counts" if pass_any > pass_1 else ""
-    return "train", f"Train: the target solves {pass_1:.0%} of these tasks{best}; the rest is to learn."
+    return "train", f"Train: the target solves {pass_1:.0%} of these tasks{best}; a skill may teach the rest."

@@ -1,8 +1,8 @@
 """Prunes the best skill: removes the rules without worth, if the shorter skill is shown to be no worse.
 
 The ablation finds the rules that are worth nothing on the validation items. Then the paired test of `check` compares
-the best skill with the skill without these rules, on the same items. If it does not show "no worse", the most valuable
-rules are put back: first one, then three, then seven. The test split is not used.
+the best skill with the skill without these rules, on the same items. If the test does not show "no worse", the most
+valuable of these rules are put back: first one, then three, then seven. The test split is not used.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from skillopt.tasks import using_env
 from skillopt.tasks.base import Env, is_noisy
 
 TRIALS = 5
-"""The default of the maximum number of shorter skills that are measured."""
+"""The default for the maximum number of shorter skills that are measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,14 +113,15 @@ async def prune(
 
 
 def _worthless(ablation: Ablation) -> list[str]:
-    """The rules whose removal does not lower the score, the most valuable first; of rules with the same worth, the
-    shortest first."""
+    """The rules whose removal does not lower the score, the most valuable first. Of rules with the same worth, the
+    shortest is first."""
     return [row.name for row in ablation.rows if row.worth <= 1e-9]
 
 
 @dataclass
 class _Trials:
-    """Compares shorter skills with the best skill. The allowed error is divided equally among the comparisons."""
+    """Compares shorter skills with the best skill. `alpha` is the allowed error of one comparison, an
+    equal share of the config's alpha."""
 
     run: RunDirectory
     session: MeasuringSession
@@ -186,8 +187,8 @@ def _sentence(result: Pruning) -> str:
 
 
 def _write(run: RunDirectory, shorter: Skill | None, result: Pruning) -> str:
-    """Write the folder `pruned` in one move, in place of an earlier one. Return the path of the shorter skill; if there
-    is none, the path of the record."""
+    """Write the folder `pruned` in one move; it replaces an earlier folder. Return the path of the shorter skill or, if
+    there is none, the path of `prune.json`."""
     draft = draft_of(run.pruned)
     draft.mkdir()
     place = run.pruned / ("skill" if shorter and shorter.is_package else "skill.md")

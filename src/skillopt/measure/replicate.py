@@ -25,7 +25,7 @@ Train = Callable[[Config], Awaitable[Result]]
 async def replicate(config: Config, seeds: Sequence[int], train: Train) -> Replication:
     """Train with one seed after the other, and write the result to `replicate.json`. Finished seeds are not repeated.
 
-    The budget of the config is for all seeds together. Nothing is selected by test scores.
+    The budget of the config is for all seeds together. The test scores do not select anything.
     """
     require_test(config, "replicate")
     started = time.monotonic()
@@ -70,10 +70,10 @@ def _row(seed: int, result: Result) -> ReplicatedRun:
 
 
 def report(rows: Sequence[ReplicatedRun], seeds: Sequence[int], spent: Spent) -> Replication:
-    """Return the scores by seed, means with 95 % intervals, the share of seeds that improved, and the best seed.
+    """The scores by seed, means with 95 % intervals, the share of seeds that improved, and the best seed.
 
-    An interval allows for two kinds of chance: seeds differ (Student's t), and all seeds were measured on the same few
-    tasks.
+    An interval takes two kinds of chance into account: the seeds differ (Student's t), and all seeds were measured on
+    the same few tasks.
     """
     mean = {column: fmean(row.value(column) for row in rows) for column in COLUMNS}
     intervals = {column: _interval(column, rows) for column in COLUMNS}
@@ -94,8 +94,8 @@ def report(rows: Sequence[ReplicatedRun], seeds: Sequence[int], spent: Spent) ->
 
 
 def _interval(column: str, rows: Sequence[ReplicatedRun]) -> Interval | None:
-    """The 95 % interval of a column's mean. This interval is never narrower than that of a single run, because seeds
-    with equal scores say nothing about other tasks."""
+    """The 95 % interval of a column's mean. It is never narrower than the mean interval of the single runs, because
+    seeds with equal scores say nothing about other tasks."""
     values = [row.value(column) for row in rows]
     mean, over_seeds = fmean(values), seeds_interval(values)
     half = over_seeds[1] - mean if over_seeds else 0.0
@@ -138,6 +138,6 @@ def left_of(budget: BudgetConfig, spent: Sequence[Bill], minutes: float) -> Budg
 
 
 def _possible(interval: tuple[float, float], name: str) -> tuple[float, float]:
-    """Limit an interval to possible values, because Student's t may give scores below 0 or above 1."""
+    """The interval without impossible values: Student's t may give scores below 0 or above 1."""
     low = -1.0 if "gain" in name else 0.0
     return max(low, interval[0]), min(1.0, interval[1])

@@ -18,7 +18,7 @@ from skillopt.skill import Skill
 
 
 def for_routing(config: Config, library: Path) -> Config:
-    """The config for measuring a library: with the trigger metric, and all packages of the library's folder."""
+    """The config with which a library is measured: it uses the trigger metric and all packages of the folder."""
     options = {key: value for key, value in config.env.options.items() if key not in {"package", "others"}}
     name = config.env.benchmark or f"{library.resolve().name}-routing"
     return config.with_values(
@@ -68,4 +68,5 @@ def _worst(matrix: Confusion) -> str:
     if not mistakes:
         return ""
     count, expected, loaded = max(mistakes, key=lambda each: (each[0], each[1:]))
-    return f"Most often wrong: {loaded} is loaded for requests for {expected} ({count})."
+    times = "once" if count == 1 else f"{count} times"
+    return f"Most frequent mistake: {loaded} is loaded for a request for {expected} ({times})."

@@ -1,13 +1,14 @@
 """Decides whether a skill is better than a base, no worse, or worse. Samples are taken until the verdict is sure.
 
 This module makes no rollouts. `Trial.play` asks for samples and gets their scores, so the check, the tests and the
-simulations of bench/check.py share the same rules. The repeats are the paired gate's test.
+simulations of bench/check.py share the same rules.
 
 1. Screen. Both skills do each item once, in a fixed random order and in blocks. The check ends if the difference is
    already clear.
-2. Repeats. With a noisy target, both skills repeat the items on which they differ; only these fresh samples decide.
-3. Rounds. To show "no worse" with a noisy target, both skills do every item once more, as long as that can still
-   decide.
+2. Repeats. With a noisy target, both skills repeat the items on which they differ, and only these fresh samples decide.
+   This is the test of the paired gate.
+3. Rounds. To show "no worse" with a noisy target, both skills do every item once more in each round, until the verdict
+   is sure or more rounds would not help.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from skillopt.statistics import permutation_p, sign_test
 from skillopt.training.gates.paired_test import Ask, PairedTest, Samples
 
 Pair = tuple[float, float]
-"""The scores of one sample of the base and one of the skill."""
+"""Two scores: of one sample with the base, and of one sample with the skill."""
 
 EPSILON = 1e-9
 _BLOCKS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768)
@@ -35,7 +36,7 @@ _SURELY = 0.75
 _LEANS = 0.2
 """If the p-value is below this limit, the skill may be better: the check continues even if "no worse" is sure."""
 _HOPELESS = 0.3
-"""From the second round on, the paired test stops if the p-values of both directions are above this limit."""
+"""From its second round on, the paired test stops if both p-values (for `better` and for `worse`) exceed this limit."""
 _OPTIMISM = 0.5
 """The number of standard errors that are added to the estimated difference to decide whether more rounds would help."""
 
@@ -49,10 +50,10 @@ class Trial:
     metric: str = "hard"
     margin: float = 0.05
     alpha: float = 0.05
-    """The maximum probability of a false verdict on a change without effect: half is for `better`, half for `worse`."""
+    """The maximum probability of a false verdict on a change without effect: half for `better`, half for `worse`."""
     max_repeats: int = 5
     fixed: int | None = None
-    """The number of samples of every item, without an early end; None: samples are taken until the verdict is sure."""
+    """The number of samples of every item; None: samples are taken until the verdict is sure."""
     pairs: dict[str, list[Pair]] = field(default_factory=dict)
     """Pairs of scores by item, in the order of the rounds: first the screen, then the paired test."""
     refused: set[str] = field(default_factory=set)
@@ -65,7 +66,7 @@ class Trial:
     """The stage that decided: `screen`, `all items` or `repeats`."""
 
     def play(self) -> Samples[Word]:
-        """Take samples until there is a verdict."""
+        """Ask for samples until there is a verdict. Return the verdict."""
         if self.fixed:
             return (yield from self._all(self.fixed))
         verdict = yield from self._screen()
@@ -126,8 +127,8 @@ class Trial:
         return None
 
     def _look(self, looks: int, *, last: bool) -> Word | None:
-        """The verdict from the items so far; None if it is not sure. After the last item, None for a deterministic
-        target: `_exact` decides."""
+        """The verdict from the items so far; None if it is not sure. For a deterministic target it is also None after
+        the last item, because then `_exact` decides."""
         self.looks += 1
         if last and not self.noisy:
             return None
@@ -150,8 +151,8 @@ class Trial:
         return total >= -self.margin * (len(self.measured) + len(left)) - EPSILON
 
     def _few_losses(self, looks: int) -> bool:
-        """True if the losses so far are so few that the losses on all items hardly exceed the margin
-        (hypergeometric)."""
+        """True if the losses so far are so few that the losses on all items very probably stay within the margin
+        (hypergeometric test)."""
         if self.metric != "hard":
             return False
         seen, total = len(self.measured), len(self.order) - len(self.refused)
@@ -172,10 +173,10 @@ class Trial:
         return "worse" if self._one_way(-1) else "cannot tell"
 
     def _one_way(self, sign: int) -> bool:
-        """True if all changed items changed in this direction, or more of them did than chance explains.
+        """True if all changed items changed in the direction of `sign`, or more items did than chance explains.
 
-        Any rewording changes some items in both directions, even with a deterministic target. So it is not enough for a
-        verdict that there are more wins than losses.
+        Any rewording changes some items in both directions, even with a deterministic target. So more wins than losses
+        are not enough for a verdict.
         """
         changes = [sign * self._mean(item) for item in self.measured]
         if self.metric == "hard":
@@ -211,7 +212,8 @@ class Trial:
     # 3. The rounds
 
     def _rounds(self) -> Samples[Word]:
-        """Sample every item equally often: if luck chose the items, the difference would be biased."""
+        """Sample every item equally often. If only the items that differ were repeated, the difference would be
+        biased."""
         done = 1
         while not self._shown(done):
             if done > self.max_repeats or not self._hope(done):
@@ -223,28 +225,28 @@ class Trial:
         return "no worse"
 
     def _shown(self, rounds: int) -> bool:
-        """True if this many rounds show that the difference is above minus the margin."""
+        """True if this many rounds show that the skill's score falls by less than the margin, or rises."""
         middle, error = self.estimate(rounds)
         return middle - self.quantile * error > -self.margin
 
     def _hope(self, rounds: int) -> bool:
-        """True if the last possible round would show "no worse" with about the difference that is estimated now."""
+        """True if the last possible round would show "no worse" with a difference that is about the same as now."""
         _, error = self.estimate(rounds)
         middle = self.difference + _OPTIMISM * error
         return middle - self.quantile * error * math.sqrt(rounds / (self.max_repeats + 1)) > -self.margin
 
     @property
     def quantile(self) -> float:
-        """The quantile of the normal distribution for one look, with which all looks together keep alpha (about
-        Pocock's boundary)."""
+        """The quantile of the normal distribution for a test after one round. With it, the tests after all rounds
+        together keep `alpha` (about Pocock's boundary)."""
         looks = self.max_repeats + 1
         return NormalDist().inv_cdf(1 - self.alpha / (1 + 1.3 * math.log(looks)))
 
     def estimate(self, rounds: int) -> Pair:
         """The mean difference in the first rounds, and its standard error on these items, due to the target's noise.
 
-        One round cannot separate noise from a real difference, so each difference is treated as noise. Half a
-        difference is added, so a few equal samples do not look certain.
+        One round cannot separate noise from a real difference, so each difference is treated as noise. The sum of
+        squares is raised by 0.5, so that a few equal samples do not look certain.
         """
         rows = [[after - before for before, after in self.pairs[item][:rounds]] for item in self.measured]
         means = [fmean(row) for row in rows]
@@ -268,7 +270,8 @@ class Trial:
 
 @dataclass
 class _Duel(PairedTest):
-    """The test of the paired gate, made in both directions. Here `accept` means better, and `reject` means worse."""
+    """The test of the paired gate in both directions. Here `accept` means that the skill is better, `reject` that it is
+    worse."""
 
     share: float = 0.0
     """The margin times the number of items: the drop that is still allowed, in items."""

@@ -1,4 +1,4 @@
-"""Opens everything that a measurement outside of a training needs: env, models, lock, journal and events."""
+"""Opens all that a measurement outside of a training needs: env, models, lock, journal and events."""
 
 from __future__ import annotations
 
@@ -82,9 +82,10 @@ async def measuring_session(
 ) -> AsyncIterator[MeasuringSession]:
     """Open everything that a measurement needs, and close it at the end of the block.
 
-    `folder` contains the lock, the journal and the events; it may be a function of the open env. If a model judges, it
-    is opened, too: models.judge_model, else the optimizer. `shared_journal` is a journal of several folders, from which
-    each folder gets replies that a different folder paid for. If `env` is passed in, it stays open.
+    `folder` contains the lock, the journal and the events; it may be a function of the open env. If a model scores the
+    answers, it is opened, too: `models.judge_model` or, if that is not set, the optimizer. Several folders may share
+    the journal `shared_journal`: each folder gets the replies that the others paid for. If `env` is passed in, it stays
+    open.
     """
     async with AsyncExitStack() as stack:
         opened_here = env is None

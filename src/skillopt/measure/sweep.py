@@ -115,8 +115,8 @@ async def sweep(load: Load, texts: Sequence[str], train: TrainTrial) -> Sweep:
 
 
 def choose(rows: Sequence[SweepRow]) -> SweepRow:
-    """The trial with the highest validation score. If several have this score: the one with the fewest paid rollouts,
-    then the first."""
+    """The trial with the highest validation score. If several trials have this score, the trial with the fewest
+    rollouts until its best version; if that is also equal, the first."""
     return max(rows, key=lambda row: (row.best_val, -row.rollouts_to_best, -row.trial))
 
 

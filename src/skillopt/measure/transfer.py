@@ -22,10 +22,11 @@ from skillopt.training.initial import given_notes, initial_of, run_key
 
 
 async def transfer(run: RunDirectory, config: Config, train: Train, *, tune: bool = True) -> Transfer:
-    """Measure a transfer, and write it to `transfer.json`. Its rows are: no skill, zero-shot (the skill as it is),
-    fine-tuned (trained further) and, if there is such a finished run, a training from the config's own initial skill.
+    """Measure a transfer, and write it to `transfer.json`. Its rows are: the source's own score, no skill, zero-shot
+    (the skill as it is) and fine-tuned (the skill trained further). If a finished run began with the config's own
+    initial skill, it is a further row.
 
-    The fine-tuning first measures the skill as it is, so the zero-shot scores are taken from it.
+    The fine-tuning first measures the skill as it is, so the zero-shot scores are taken from that run.
     """
     require_test(config, "transfer")
     source = Run(run).summary if run.best_skill.is_file() else None
@@ -98,8 +99,8 @@ def _verdict(none: Mapping[str, float], skill: Mapping[str, float], spent: Spent
 
 
 def _from_scratch(config: Config) -> TransferRow | None:
-    """The row of a finished run that began with the config's own initial skill, not the transferred one; None if there
-    is no such run."""
+    """The row of a finished run that began with the config's own initial skill, not with the transferred skill; None if
+    there is no such run."""
     with using_env(config) as env:
         run = run_key(config, env, initial_of(config)).find(extend=False)
     summary = Run(run).summary if run else None

@@ -1,5 +1,5 @@
-"""Stores the tokens and seconds of rollouts. A rollout with replies from a journal takes no time, so the stored values
-are used for it."""
+"""Stores the tokens and seconds of paid rollouts. When a rollout is repeated with replies from a journal, it takes no
+time, so the stored values are used."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ class RolloutUsage(Record):
 
 
 class UsageLog:
-    """A file with the tokens and seconds that each rollout took when it was paid for. (Replies from the journal take no
-    time.)"""
+    """A file with the tokens and seconds that each rollout took when it was paid for."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

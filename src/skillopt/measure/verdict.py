@@ -1,7 +1,7 @@
 """Writes verdicts: one or two sentences that say whether a skill is better, by how much (or why not), and what it cost.
 
 Every command that measures ends with a verdict. The terminal, the files and the pages all show the same sentence,
-because it depends only on values that they share.
+because it is made only from values that are in the files.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SHOWN_ANSWER = 40
 
 def spent_sentence(spent: Spent) -> str:
     about = "about " if spent.estimated else ""
-    money = "at a price that is unknown" if spent.usd is None else _dollars(spent.usd)
+    money = "at an unknown price" if spent.usd is None else _dollars(spent.usd)
     silent = " (the target reported no usage)" if spent.silent else ""
     return f"It cost {_number(spent.calls, 'call')}, {about}{spent.tokens:,} tokens, {money}{silent}."
 
@@ -79,15 +79,15 @@ def always_answering(answer: str) -> str:
 
 
 def not_above(score: float, constants: Mapping[str, float | None]) -> tuple[str, str]:
-    """If a trivial baseline also reaches the score, return the text after `Better`, and a sentence; else return two
-    empty texts. `constants` has the baselines' scores by name, such as `doing nothing`."""
+    """If a trivial baseline reaches `score`, too: the text that follows `Better`, and a sentence about this baseline;
+    else two empty texts. `constants` has the baselines' scores by name, such as `doing nothing`."""
     reached = {name: value for name, value in constants.items() if value and value > score - 1e-9}
     if not reached:
         return "", ""
     name = max(reached, key=reached.__getitem__)
     below = score < reached[name] - 1e-9
     than = f" than before, but {'worse' if below else 'no better'} than {name} ({reached[name]:.2f})"
-    return than, f"{name[0].upper()}{name[1:]} scores {'more' if below else 'the same'}: {reached[name]:.2f}."
+    return than, f"{name[0].upper()}{name[1:]} scores {'higher' if below else 'the same'}: {reached[name]:.2f}."
 
 
 def spent_on(paid: ByRole[Paid]) -> Spent:
@@ -113,7 +113,7 @@ def _spent(role: Role, calls: int, tokens: TokenCounts, usd: float | None, estim
 
 
 def added(parts: Iterable[Spent]) -> Spent:
-    """The sum of several costs. The dollars are None if the dollars of any part are None."""
+    """The sum of several costs. If the dollars of one part are None, the dollars of the sum are None."""
     every = list(parts)
     costs = [part.usd for part in every if part.usd is not None]
     return Spent(

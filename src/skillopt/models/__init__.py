@@ -1,4 +1,4 @@
-"""Opens the frozen models by name: `provider:model`. provider_table.py has the facts about providers."""
+"""Makes a model from its name, `provider:model`. provider_table.py has the facts about each provider."""
 
 from __future__ import annotations
 
@@ -15,22 +15,28 @@ from skillopt.record.directory import RunDirectory
 def open_model(role: str, config: Config, run: RunDirectory | None = None) -> ChatModel:
     """Make the model of a role (`target`, `optimizer` or `judge`). Checks names, URLs and keys, but sends no request.
 
-    A model that writes files (`handoff`) writes them into the folder of the `run`."""
+    `run` is the run whose folder the model `handoff` uses for its files.
+    """
     name = config.role(role).model
     provider = provider_of(name)
     if role == "judge" and (provider.human_paced or provider.runs_program):
         raise UserError(
-            f"models.judge_model: '{name}' is asked through the optimizer: set it as models.optimizer_model and leave "
-            "models.judge_model empty, or name a model that an endpoint serves"
+            f"models.judge_model: '{name}' can judge only if it is also the optimizer: set models.optimizer_model to "
+            "it and leave models.judge_model empty, or name a model that an endpoint serves"
         )
     if role not in provider.roles and not (role == "judge" and "optimizer" in provider.roles):
         raise UserError(f"models.{role}_model: '{name}' {provider.role_hint}")
     if role == "optimizer" and config.models.optimizer_options and not provider.runs_program:
-        raise UserError(f"models.optimizer_options: are for a command as the optimizer, and '{name}' is not a command")
+        raise UserError(
+            f"models.optimizer_options: these options are for a command, and the optimizer '{name}' is not a command; "
+            "remove them"
+        )
     if not _is_complete(name, provider):
         listed = ", ".join(sorted([*PROVIDERS, *presets()]))
         hint = f"did you mean '{full}'? The" if (full := with_provider(name)) else "the"
-        raise UserError(f"models.{role}_model: '{name}' is not provider:model; {hint} providers are: {listed}")
+        raise UserError(
+            f"models.{role}_model: '{name}' is not provider:model with a known provider; {hint} providers are: {listed}"
+        )
     module, _, function = provider.factory.partition(":")
     model: ChatModel = getattr(import_module(module), function)(
         ModelSpec(role=role, name=name, provider=provider, config=config, run=run)
@@ -51,7 +57,7 @@ def _is_complete(name: str, provider: Provider) -> bool:
 
 
 def endpoint_of(role: str, config: Config) -> tuple[str, str]:
-    """The URL that a role's requests go to (empty for the provider's own URL), and the environment variable with the
+    """The URL of a role's requests (empty: the provider's own URL), and the name of the environment variable with the
     key."""
     name = config.role(role).model
     spec = ModelSpec(role=role, name=name, provider=provider_of(name), config=config)

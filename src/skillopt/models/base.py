@@ -1,4 +1,5 @@
-"""The interface of a frozen model: request, reply, and errors that say how to treat a failed call."""
+"""The interface of a model: its requests, its replies, and errors that tell the caller what to do after a failed
+call."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ def content_text(content: Any) -> str:
 
 
 Form = Literal["schema", "json", "text"]
-"""The way to ask for a structured reply: with a JSON schema, in JSON mode, or only in words."""
+"""The form in which a request asks for a structured reply: `schema` sends a JSON schema, `json` uses JSON mode, and
+`text` only describes the reply in the message."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +44,8 @@ class Schema:
     form: Form = "schema"
 
     def response_format(self) -> ResponseFormat:
-        """The schema in the form of the OpenAI chat protocol: a strict schema requires every property."""
+        """The schema in the form of the OpenAI chat protocol. All properties are made required, because a strict schema
+        must require them."""
         body = _all_required(self.body)
         return {"type": "json_schema", "json_schema": {"name": self.name, "schema": body, "strict": True}}
 
@@ -92,7 +95,7 @@ class Usage:
     written: int = 0
     """Prompt tokens that the endpoint wrote into its cache; some providers charge extra for them."""
     usd: float | None = None
-    """The cost that the model reported; None: the cost is computed from prices."""
+    """The cost that the model reported. If None, the cost is computed from prices."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,12 +105,11 @@ class ChatReply:
     text: str
     finish_reason: str = "stop"
     """The reason why the reply ended: `length` if it was cut off at max_tokens, `tool_calls` if the model calls tools,
-    else `stop`. `known_reason` converts other words of endpoints."""
+    else `stop`. `known_reason` converts an endpoint's other words to these."""
     usage: Usage = field(default_factory=Usage)
     tool_calls: tuple[ToolCall, ...] = ()
-    """The calls of tools in the reply."""
     seconds: float = 0.0
-    """Seconds until the endpoint replied, without waits and failed tries."""
+    """Seconds until the endpoint replied. Waits before the call and failed tries are not counted."""
 
     def message(self) -> Message:
         """The reply as the next message of the conversation."""
@@ -132,7 +134,8 @@ def known_reason(reason: str) -> str:
 
 
 class ChatModel:
-    """A frozen model. Subclasses set `name` and `endpoint` and define `chat`; every other member has a default.
+    """The base class of models. Subclasses set `name` and `endpoint` and define `chat`; every other member has a
+    default.
 
     `chat` raises TransientError, RefusedError or FatalError (skillopt.models.base) and nothing else. It does not retry.
     """
@@ -140,17 +143,17 @@ class ChatModel:
     name: str = ""
     """The model's name as the user wrote it, `provider:model`."""
     endpoint: str = ""
-    """The model's URL, or the hash of its weights: it distinguishes models of the same name."""
+    """The model's URL or the hash of its weights. It distinguishes models that have the same name."""
     deterministic: bool = False
     """True if the same request always gives the same reply."""
     max_concurrency: int | None = None
     """The maximum number of calls in flight; None: any number."""
     human_paced: bool = False
-    """True if a person writes the replies. That may take hours, so only the end of the run ends a call."""
+    """True if a person writes the replies. This may take hours, so a single call has no time limit."""
     ends_calls: bool = False
-    """True if the model ends a slow call itself, with TransientError."""
+    """True if the model itself ends a slow call and raises TransientError."""
     waiting: Mapping[int, Path] = {}
-    """The open requests to a person: the folder of each, by number."""
+    """The requests that wait for a person's reply: the folder of each request, by its number."""
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Send one request and return the reply."""
@@ -193,7 +196,7 @@ def as_chat_model(model: Any) -> ChatModel:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec:
-    """The argument of a provider's factory, which makes the model."""
+    """The data from which a provider's factory makes a model."""
 
     role: str
     name: str
@@ -214,7 +217,7 @@ class ModelSpec:
 
     @property
     def key_name(self) -> str:
-        """The environment variable of the key, if the config names one; else empty."""
+        """The environment variable with the key, if the config names one for this role; else empty."""
         return self.config.role(self.role).key_name
 
     @property
@@ -224,7 +227,8 @@ class ModelSpec:
         return str(getattr(getattr(self.config, section), key)) if key else ""
 
     def base_url(self) -> str:
-        """The first URL that is set: for the role, for all roles, in the environment, by the provider."""
+        """The base URL: the role's, else that of all roles, else the environment's, else the provider's. Raises
+        UserError if none is set."""
         url = self.url or self.shared_url or os.environ.get(self.provider.url_variable, "") or self.provider.url
         if not url:
             raise UserError(f"{self.name}: {self.provider.url_hint}")
@@ -232,7 +236,8 @@ class ModelSpec:
 
 
 class ModelError(SkillOptError):
-    """A call got no usable reply. The task then has no score, not the score 0. The message contains no secret."""
+    """A call got no usable reply. Its task then has no score, which is not the same as the score 0. Secrets in the
+    message are masked."""
 
     def __init__(self, message: str, *, usage: Usage | None = None) -> None:
         super().__init__(redact(message))
@@ -241,7 +246,7 @@ class ModelError(SkillOptError):
 
 
 class TransientError(ModelError):
-    """An error that may go away by itself (429, 5xx, a timeout, a reset): one more try may help."""
+    """An error that may go away, so another try may help: status 429 or 5xx, a timeout, or a broken connection."""
 
     def __init__(
         self,
@@ -258,13 +263,14 @@ class TransientError(ModelError):
         """True if the endpoint rejected the call because there are too many calls (429, 503, 529). The item is then
         tried again; it is never set aside for this reason."""
         self.overloaded = overloaded or retry_after is not None
-        """True if the endpoint is overloaded (429, 503): fewer calls in flight may help."""
+        """True if the call was throttled, or the endpoint asked to wait (Retry-After). Fewer calls in flight may then
+        help."""
         self.reached = reached
-        """False if no server answered at the address, or the address's name does not resolve."""
+        """False if no server answered at the address, or the name of the host does not resolve."""
 
 
 class RefusedError(ModelError):
-    """The endpoint refuses this item because of its content (content filter, too long)."""
+    """The endpoint refuses the content of this item: a content filter blocks it, or it is too long."""
 
 
 class UnansweredError(RefusedError):
@@ -277,5 +283,5 @@ class FormRefusedError(RefusedError):
 
 
 class FatalError(ModelError):
-    """An error that would come again at the next try (401, 403, 404, a 400 due to our request). It ends the run at
-    once."""
+    """An error that another try would only repeat, such as status 401, 403 or 404, or 400 because of a mistake in our
+    request. It ends the run at once."""

@@ -29,14 +29,15 @@ from skillopt.models.call import Caller, backoff, stop_on_disk_error, timed
 from skillopt.record.journal import JournalRow
 
 RETRIES = 2
-"""The maximum number of retries of a rollout. It is small, because an agent retries by itself and a rollout may take
+"""The maximum number of retries of a rollout. It is small, because agents retry their own calls and a rollout may take
 minutes."""
 
 Work = Callable[[], Awaitable[JsonObject]]
 _TOOLS = "skillopt:tools"
-"""The field of a rollout's journal row for the tools that the target was offered."""
+"""The field of a rollout's journal row that stores the tools that were offered to the target."""
 _CALLS = "skillopt:calls"
-"""The field of a rollout's journal row for the usage of each call (`BoundChat.calls`), so a replay counts the same."""
+"""The field of a rollout's journal row that stores the usage of each call (`BoundChat.calls`). So a replay counts the
+same usage."""
 
 
 class UnseenModel(ChatModel):
@@ -64,7 +65,7 @@ class BoundChat:
         self._turn = 0
         self.calls: list[dict[str, float]] = []
         """One entry per call, in order: its tokens, its seconds, and whether the reply was cut off. The seconds do not
-        include the waits for a slot and after a rejected call."""
+        include waits for a slot or waits after a rejection."""
         self._waits: list[float] = []
         self.tools: list[ToolDefinition] = []
         """All tools that the target was offered."""
@@ -97,7 +98,8 @@ class BoundChat:
         self.calls.append({**tokens, "seconds": round(seconds, 6), **reported})
 
     async def opaque_rollout(self, identity: Sequence[Any], work: Work) -> JsonObject:
-        """Do or replay a rollout whose model calls SkillOpt cannot see (`Chat.opaque_rollout`)."""
+        """Do a rollout whose model calls SkillOpt cannot see, or take its result from the journal
+        (`Chat.opaque_rollout`)."""
         caller = self._caller
         label = "" if caller.deterministic else self._label
         text = json.dumps(["whole rollout", caller.model.endpoint, caller.model.name, *identity, label], sort_keys=True)
@@ -144,7 +146,7 @@ class BoundChat:
                     if not most or time.monotonic() + wait - first > hardware.max_retry_seconds:
                         raise
                 elif failures > most and caller.opaque_rollouts - before >= 3:
-                    raise UnansweredError(f"{error}; all tries of this item failed, while others are done") from None
+                    raise UnansweredError(f"{error}; all tries of this item failed, while others were done") from None
                 elif failures > most:
                     raise
             except (FatalError, Stopped) as error:

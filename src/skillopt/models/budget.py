@@ -1,4 +1,4 @@
-"""A run's limits and spending. Until a call's reply tells the real usage, an estimate is counted."""
+"""A run's limits and spending. Each call counts with an estimate until its reply reports the real usage."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Budget:
 
     @contextmanager
     def call(self, model: str, estimate: Usage) -> Iterator[Callable[[Usage], None]]:
-        """Count a call by its estimate while it is in flight. The caller reports the real usage to the yielded
-        function; without a report, the call costs nothing. Raises Stopped if a limit is reached."""
+        """Count a call by its estimate while it is in flight. Yields a function to which the caller reports the real
+        usage; a call without a report costs nothing. Raises Stopped if a limit is reached."""
         for what, (spent, limit) in self.spent().items():
             if limit is not None and spent >= limit:
                 raise _reached(f"max_{what}", limit)
@@ -59,7 +59,7 @@ class Budget:
                 self.add(model, usage)
 
     def time_left(self) -> float | None:
-        """Seconds of this session that are left; None without a limit."""
+        """Seconds left in this session; None if the config sets no time limit."""
         most = self._config.max_minutes
         return None if most is None else max(0.0, self._started + 60 * most - time.monotonic())
 
@@ -71,7 +71,8 @@ class Budget:
         self._count(self._amount(model, usage))
 
     def spent(self) -> dict[str, tuple[float, float | None]]:
-        """The used amount and the limit of minutes, calls, tokens and dollars. Calls in flight are included."""
+        """For minutes, calls, tokens and dollars: the amount used so far, with calls in flight, and the limit (None: no
+        limit)."""
         config, used = self._config, self._used
         return {
             "minutes": ((time.monotonic() - self._started) / 60, config.max_minutes),

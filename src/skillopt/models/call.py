@@ -120,8 +120,7 @@ class Caller:
 
         `label` names the sample (split, item, step, repeat). A noisy model is asked again for each label. A
         deterministic model is asked once per request; the label is ignored. Set `low_priority` if nothing waits for the
-        reply yet. The seconds in which the request was not in flight (it waited for a slot, or after a rejection) are
-        appended to `waits`.
+        reply yet. The seconds of each wait (for a slot, or before another try) are appended to `waits`.
         """
         purpose, label = label, "" if self.deterministic else label
         request = ChatRequest(
@@ -160,7 +159,7 @@ class Caller:
             future.cancel()  # no effect on a future that is done
 
     async def _earlier_reply(self, key: str, attempt: int) -> ChatReply | None:
-        """The reply from the journal or from the same request in flight; None if the request must be sent."""
+        """The reply from the journal, or from an equal request that is in flight; None if the request must be sent."""
         while True:
             stored = self.journal.get(key, attempt)
             if stored is not None:
@@ -194,7 +193,7 @@ class Caller:
             await self.journal.store(row)
 
     async def _paid(self, request: ChatRequest, low_priority: bool, waits: list[float]) -> ChatReply:
-        """Send a request until the model replies; raise an error if one more try cannot help."""
+        """Send a request, with retries, until the model replies. Raises an error if there is no further try."""
         first, others, failures = 0.0, 0, 0
         reply: ChatReply | None = None
         for attempt in itertools.count():
@@ -233,8 +232,8 @@ class Caller:
 
     @contextlib.contextmanager
     def _accounted(self, estimate: Usage, sent: Sent) -> Iterator[Callable[[ChatReply], ChatReply]]:
-        """Count one try in the budget and in the endpoint's limits. Yields a function that counts the reply, and
-        returns it without secrets."""
+        """Count one try in the budget and in the endpoint's limits. Yields a function that counts a reply and returns
+        that reply without secrets."""
         endpoint = self.limiter.endpoint
         human_paced = self.model.human_paced
         with self.budget.call(self.model.name, estimate) as paid:
@@ -266,7 +265,8 @@ class Caller:
                 raise
 
     def _estimate(self, request: ChatRequest) -> Usage:
-        """Estimate a call's usage: four characters per token, and a reply as long as the mean so far."""
+        """Estimate a call's usage: one token for four characters of the prompt, and a reply as long as the mean of
+        earlier replies."""
         prompt = sum(_characters(message.get("content")) for message in request.messages) // 4
         longest = request.max_tokens or 1024
         usual = self._completions / self._replies if self._replies else 256
@@ -284,7 +284,7 @@ class Caller:
         if error.retry_after is not None and error.retry_after > most:
             wait = f"{error.retry_after:g} s, longer than hardware.max_retry_seconds ({most:g})"
             stopped = Stopped(
-                f"{self.role}: {error}; the endpoint asks to wait {wait}. The same command continues the run later"
+                f"{self.role}: {error}; the endpoint asks to wait {wait}. To continue the run, repeat the command later"
             )
             self.switch.trip(stopped)
             raise stopped
@@ -292,13 +292,13 @@ class Caller:
     def _give_up(self, error: TransientError, attempt: int, failures: int, seconds: float, others: int) -> None:
         """Raise if the call should not be tried again.
 
-        `seconds` is the time since the first try; `others` is the number of other calls that were answered in this
-        time. A rejection (429) is not the item's fault: only the seconds limit the tries, and the item is not set
-        aside.
+        `seconds` is the time from the first try to the next one; `others` is the number of other calls that were
+        answered since the first try. A rejection (429) is not the item's fault: only `seconds` then limits the tries,
+        and the item is not set aside.
         """
         self.check_wait(error)
         if not error.reached and not self._reached and attempt >= 2:
-            fatal = FatalError(f"{self.role}: {error}; is the server running, and the URL right?")
+            fatal = FatalError(f"{self.role}: {error}; is the server running, and is the URL right?")
             self.switch.trip(fatal)
             raise fatal
         again = self.hardware.max_retries > 0 if error.throttled else failures <= self.hardware.max_retries
@@ -306,7 +306,7 @@ class Caller:
             return
         tried = f"{self.role}: {error} (after {attempt + 1} tries)"
         if attempt and others >= 3 and not error.throttled:
-            raise UnansweredError(f"{tried}, while {others} others were answered")
+            raise UnansweredError(f"{tried}, while {others} other calls were answered")
         raise TransientError(tried, reached=error.reached, overloaded=error.throttled)
 
 
@@ -339,7 +339,7 @@ def stop_on_disk_error(switch: Switch) -> Iterator[None]:
 
 @contextlib.contextmanager
 def timed(seconds: list[float]) -> Iterator[None]:
-    """Add the duration of the block to `seconds`."""
+    """Append the duration of the block to the list `seconds`."""
     started = time.monotonic()
     yield
     seconds.append(time.monotonic() - started)
@@ -356,7 +356,7 @@ def backoff(error: TransientError, attempt: int) -> float:
 
 
 def _characters(content: Any) -> int:
-    """The number of characters of a message's text; for an image, those of a thousand tokens."""
+    """The number of characters of a message's text. An image counts as 4,000 characters, or about a thousand tokens."""
     if isinstance(content, list):
         return sum(len(part["text"]) if part.get("type") == "text" else 4000 for part in content)
     return len(str(content or ""))
@@ -373,10 +373,10 @@ def _reply_from(stored: dict[str, Any]) -> ChatReply:
 
 
 async def gather_all(work: Iterable[Awaitable[T]]) -> list[T]:
-    """Run all of the work to the end and return its results, or raise the first error. Calls in flight are paid for, so
-    their replies must be kept.
+    """Run all awaitables to their end. Then return the results, or raise the first error. An error does not cancel the
+    others, because their calls are paid for and the replies must be kept.
 
-    The work starts in groups, so the first calls are sent, and a stop is noticed, before all of it has started.
+    The awaitables start in groups. So the first calls are sent, and a stop is noticed, before all of them have started.
     """
     tasks: list[asyncio.Future[T]] = []
     try:

@@ -1,7 +1,8 @@
 """A command line that answers requests: `command:…`, or a coding agent by name (`claude-code:`, `codex:` …).
 
-The prompt is on standard input, the reply on standard output. Each request gets its own process and its own empty
-folder. The command gets only harmless environment variables, its own, and those that the user names.
+The command reads the prompt from standard input and writes the reply to standard output. Each request starts a new
+process in a new folder. The command gets only harmless environment variables, those that the coding agent is known to
+need, and those that the user names.
 """
 
 from __future__ import annotations
@@ -37,21 +38,21 @@ from skillopt.skill.tokens import count_tokens
 
 _FORM = "write command:PROGRAM ARGUMENTS as in a shell, such as command:llm -m my-model"
 _SHORT = 600
-"""The maximum number of characters of an output that may be an error message printed as an answer."""
+"""An output with fewer characters may be an error message that the command printed in place of an answer."""
 
 
 class CommandOptions(Options):
     """Options of a command as the optimizer (`models.optimizer_options`)."""
 
     timeout: float = Field(default=600, gt=0)
-    """Seconds until a command without an answer is ended and tried again."""
+    """Seconds after which a command that has not answered is ended and started again."""
     pass_env: tuple[str, ...] = ()
-    """Names of further environment variables that the command gets, such as those of keys."""
+    """Names of further environment variables that the command gets, such as the variables with its keys."""
     args: tuple[str, ...] = ()
     """Further arguments of the command."""
     at_once: int | None = Field(default=None, ge=1)
-    """The maximum number of commands that run at the same time; if null, the number that the command is known to
-    handle."""
+    """The maximum number of commands that run at the same time; if null, the number that the coding agent is known to
+    handle, and 8 for any other command."""
 
 
 class CommandModel(ChatModel):
@@ -69,7 +70,7 @@ class CommandModel(ChatModel):
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         if request.schema and request.schema.form != "text":
-            raise FormRefusedError(f"{self.name}: a command line takes schemas in words alone")
+            raise FormRefusedError(f"{self.name}: a command takes a schema only as text in the prompt")
         prompt = prompt_text(request.messages)
         with tempfile.TemporaryDirectory(prefix="skillopt-ask-", ignore_cleanup_errors=True) as folder:
             done = await self._run(Path(folder), prompt)
@@ -93,7 +94,7 @@ class CommandModel(ChatModel):
             raise FatalError(f"{self.name}: '{self._argv[0]}' cannot be started: {error.strerror or error}") from None
 
     def _heard(self, done: Finished) -> AgentOutput:
-        """The command's answer; raises the matching error if the command failed."""
+        """The command's answer. If the command failed, raises the error that fits its output."""
         if done.too_long:
             raise RefusedError(f"{self.name}: printed more than 8 MB and was stopped")
         heard = (self._preset.parse if self._preset else parse_text)(done.stdout or done.stderr)
@@ -125,7 +126,7 @@ class CommandModel(ChatModel):
 
 
 def open_command(spec: ModelSpec) -> ChatModel:
-    """Make the model that runs a role's command; raises UserError if there is no such program, or its options are
+    """Make the model that runs a role's command. Raises UserError if the program does not exist or the options are
     wrong."""
     if spec.role == "target":
         return UnseenModel(spec.name)  # if the target is a command, tasks/command.py runs it

@@ -1,4 +1,4 @@
-"""Entra ID tokens for Azure: from AZURE_OPENAI_AD_TOKEN, or from azure-identity (an extra)."""
+"""Gets Entra ID tokens for Azure: from AZURE_OPENAI_AD_TOKEN, or from the optional package azure-identity."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def available() -> bool:
 
 
 class EntraToken:
-    """Returns a token that is valid for at least five minutes."""
+    """Returns a token when it is called. A token that it fetched stays valid for at least five more minutes."""
 
     def __init__(self) -> None:
         self._credential: Any = None

@@ -38,10 +38,10 @@ _TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.I | re.S)
 _UNSEEN = re.compile(r"<(script|style)\b.*?</\1>", re.I | re.S)
 _TAG = re.compile(r"<[^>]*>")
 _LONGEST = 86_400.0
-"""The longest wait in seconds: one day. If an endpoint asks for a longer wait, that is a mistake."""
+"""The longest wait in seconds: one day. If an endpoint asks for more by mistake, the wait is one day."""
 _MOST_TOKENS = 10**9
 _SEARCHED = 2**16
-"""The maximum number of characters of an error that are searched for its meaning."""
+"""The maximum number of characters of an error message that are searched for known words."""
 
 
 class ParameterRefused(Exception):  # noqa: N818 - this package handles it
@@ -86,7 +86,7 @@ def _error_of(body: Any) -> Any:
 
 
 def web_page(text: str) -> str:
-    """The title, or the text, of a web page that came instead of a reply; empty if it is not a web page."""
+    """The title, or else the text, of a web page that came instead of a reply; empty if `text` is not a web page."""
     text = text[:10_000]  # cut first: the search for pairs of tags takes quadratic time
     if not _PAGE.match(text):
         return ""
@@ -96,7 +96,7 @@ def web_page(text: str) -> str:
 
 
 def refused_parameter(status: int, content: Any, sent: Iterable[str]) -> str:
-    """The parameter in `sent` that the endpoint refuses, by name; empty if the error has another cause."""
+    """The name of the parameter in `sent` that the endpoint refuses; empty if the error has another cause."""
     words, codes = complaint(content)
     words = words[:_SEARCHED]
     if status not in {400, 422} or not _UNWANTED.search(f"{' '.join(sorted(codes))} {words}"):

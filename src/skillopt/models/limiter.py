@@ -1,4 +1,4 @@
-"""Limits the calls in flight to what an endpoint can handle and the user allows.
+"""Limits the number of calls in flight: to the user's limit, and to fewer if the endpoint cannot handle so many.
 
 An `Endpoint` keeps the state of one server for all roles that call it; a `Limiter` counts the calls of one role.
 Nothing here changes a result: it only decides when a call is sent.
@@ -20,9 +20,10 @@ from skillopt.models.base import TransientError
 T = TypeVar("T")
 
 START = 32
-"""The first limit of calls in flight. It doubles, up to the user's limit, until a call is throttled."""
+"""The first limit of calls in flight. Until this limit falls for the first time, each success raises it by one, up to
+the user's limit."""
 WINDOW = 40
-"""The number of recent calls from which the state of an endpoint is concluded."""
+"""The number of recent calls that decide whether an endpoint's limit falls."""
 
 
 class Switch:
@@ -104,7 +105,7 @@ class Bucket:
         self._level -= amount
 
     def wait(self) -> float:
-        """Seconds until the bucket is no longer empty."""
+        """Seconds until the level is no longer below zero."""
         self._refill()
         return max(0.0, -self._level / self.rate)
 
@@ -115,8 +116,8 @@ class Bucket:
 
 
 class Slots:
-    """Slots for calls in flight; `limit` may change. Free slots go first to waiting calls that are sent `again`, last
-    to `low_priority` calls; among equal calls, to the one that came first."""
+    """Slots for calls in flight; `limit` may change. A free slot goes first to a waiting call that is sent `again`, and
+    last to a `low_priority` call. Among calls of the same kind, it goes to the one that came first."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -163,13 +164,13 @@ class Sent:
 class Endpoint(Slots):
     """The state of one server: how many calls in flight it can handle, and whether it asked for a pause.
 
-    The limit falls if most of the recent calls that were sent at some level or above it were rejected; the new limit is
-    one less than that level. Single rejections do not lower it, because a server may reject every fifth call at any
-    level. The limit grows by one after as many successes as the limit. If growing was a mistake, the limit needs twice
-    as many successes to grow again.
+    A call's level is the number of calls that were in flight when it was sent. If most of the recent calls at some
+    level and above were rejected, the limit falls to one less than that level. Single rejections do not lower the
+    limit, because a server may reject every fifth call at any level. At a limit of n, the limit grows by one after n
+    successes. If it must fall again after it has grown, it needs twice as many successes to grow the next time.
 
-    A call that has no answer yet counts as accepted. Rejections come at once, but replies take time: without these
-    calls, most of the first responses would be rejections.
+    A call that has no answer yet counts as accepted. Rejections come at once, but replies take time. If calls without
+    an answer did not count, most of the first responses would be rejections.
     """
 
     def __init__(self, ceiling: int) -> None:
@@ -197,7 +198,7 @@ class Endpoint(Slots):
         return self._not_before - time.monotonic()
 
     def sent(self, level: int) -> Sent:
-        """Record that a call with a slot is sent now."""
+        """Record that a call is sent now. `level` is the number of slots in use, including the call's slot."""
         self._recent.append(Sent(level))
         return self._recent[-1]
 
@@ -249,7 +250,7 @@ class Limiter:
         self._buckets = {name: Bucket(n) for name, n in (("requests", requests), ("tokens", tokens)) if n is not None}
 
     def used(self, tokens: float) -> None:
-        """Replace a call's estimated tokens by its real usage."""
+        """Correct the estimate of a call: `tokens` is its real usage minus the estimate."""
         if "tokens" in self._buckets:
             self._buckets["tokens"].take(tokens)
 
@@ -257,7 +258,7 @@ class Limiter:
         self, switch: Switch, *, tokens: float = 0, again: bool = False, low_priority: bool = False
     ) -> Sent:
         """Wait until a call of about `tokens` tokens may be sent. A call that is sent `again` goes before all other
-        calls; a `low_priority` call goes after them."""
+        calls; a `low_priority` call goes last."""
         await self._slots.enter(again=again, low_priority=low_priority)
         level = 0
         try:

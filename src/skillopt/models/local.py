@@ -28,21 +28,21 @@ from skillopt.provider_table import local_processes, split_name
 
 WORKER = Path(__file__).with_name("local_worker.py")
 MAX_TOKENS = 1024
-"""The maximum number of tokens of a reply if the request names no limit; without a limit, a small model may write until
+"""The maximum number of tokens of a reply if the request sets no maximum. Without this, a small model might write until
 the context is full."""
 MAX_CRASHES = 3
-"""The number of crashes in a row after which the model gives up."""
+"""The number of crashes in a row after which the run ends."""
 
 
 class LocalModel(ChatModel):
     """A model in a GGUF file: `local:NAME` of the weights catalogue, or `local:/path/to/file.gguf`.
 
-    Nothing is loaded or fetched before the first chat. On one machine, the same request gets the same reply. It does
-    not matter which requests came before and how many workers there are; local_worker.py says why. The default
-    temperature is 0, and the default seed is fixed.
+    Nothing is loaded or fetched before the first chat. On one machine, the same request always gets the same reply, no
+    matter which requests came before and how many workers there are; local_worker.py says why. The default temperature
+    is 0, and the default seed is fixed.
 
-    workers: the number of processes, one thread each; by default one per core, up to four. They share the weights'
-    memory.
+    workers: the number of processes, one thread each; by default one per core, up to four. The weights are in
+    memory only once.
     context: the maximum number of tokens of prompt and reply together; a longer prompt raises RefusedError.
     prefix_cache: evaluate a system message once, not for each request. Because of rounding, replies with the cache may
     differ from replies without it; but with either setting, the same request always gets the same reply.
@@ -79,7 +79,7 @@ class LocalModel(ChatModel):
 
     @property
     def pids(self) -> list[int]:
-        """The worker processes that run now."""
+        """The process ids of the workers that run now."""
         return self._pool.pids()
 
     async def close(self) -> None:
@@ -94,7 +94,7 @@ class LocalModel(ChatModel):
         except WorkerGoneError as error:
             self._crashes += 1
             if self._pool.closed:
-                raise FatalError(f"{self.name}: closed before it answered") from error
+                raise FatalError(f"{self.name}: the model was closed before it answered") from error
             if self._crashes >= MAX_CRASHES:
                 raise FatalError(f"{self.name}: {error} ({self._crashes} times in a row)") from error
             raise TransientError(f"{self.name}: {error}") from error

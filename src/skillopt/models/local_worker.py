@@ -2,11 +2,11 @@
 
 local.py starts it as a separate script, without the rest of the package (child.py).
 
-Why a reply depends only on its request, although a skill is evaluated only once: a float sum depends on how a prompt
-was cut into batches, and llama.cpp's own prompt cache cuts it at the first difference from the request before. Here
-every request starts from the saved state of its prefix (`prefixes`). That state was evaluated from the saved state of
-the prefix before it, down to an empty context. So the cuts depend only on the messages, not on earlier requests and not
-on the worker. Restoring a state takes about a millisecond.
+A skill is evaluated only once, and still each reply depends only on its request. llama.cpp's own prompt cache does not
+ensure this: rounding depends on how a prompt is cut into batches, and that cache cuts a prompt at its first difference
+from the previous request. Here, every request starts from the saved state of its longest prefix (`prefixes`). That
+state was made from the saved state of the next shorter prefix, and the first one from an empty context. So the cuts
+depend only on the messages, not on earlier requests or the worker. Restoring a state takes about a millisecond.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 PLACEHOLDER = "~"
 """The text of the user's message in a request that only evaluates the system message."""
 STATE_BYTES = 512 << 20
-"""The maximum number of bytes of all saved states of one model; the least recently used are removed first."""
+"""The maximum number of bytes of all saved states of one model. If there are more, the least recently used states are
+removed."""
 
 
 class LocalSetup(TypedDict):
@@ -44,7 +45,7 @@ class LocalSetup(TypedDict):
 
 
 class RequestError(Exception):
-    """The request got no reply; `kind` names the error that the caller raises."""
+    """The request got no reply. `kind` (`refused` or `fatal`) says which error local.py must raise."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -60,7 +61,7 @@ def prefixes(messages: list[Message]) -> list[list[Message]]:
 
 
 class Engine:
-    """The model in this process, and the saved states, which it shares with the other workers through a folder."""
+    """Runs the model in this process. All workers share one folder of saved states."""
 
     def __init__(self, *, weights: str, context: int, states: str, prefix_cache: bool) -> None:
         import xllamacpp

@@ -34,8 +34,8 @@ from skillopt.version import __version__
 class OpenAIChat(ChatModel):
     """A model behind `POST …/chat/completions`.
 
-    A parameter that the endpoint refuses (temperature, seed, reasoning_effort, the name of the token limit) is left out
-    from then on.
+    If the endpoint refuses a parameter (temperature, seed, reasoning_effort, the name of the token limit), the request
+    is sent again without this parameter. Later requests leave it out, too.
     """
 
     def __init__(
@@ -129,8 +129,8 @@ class OpenAIChat(ChatModel):
         return replace(reply, text=answer(reply.text))
 
     def _no_completion(self, body: bytes, usage: Usage) -> Exception:
-        """The error for a response without a reply. If a web page comes from a URL that has never sent a reply, the URL
-        is incomplete; trying again does not help."""
+        """The error for a response without a reply. If the response is a web page, and the URL has never sent a reply,
+        the URL is probably incomplete, so another try does not help."""
         raw = body.decode(errors="replace")
         page = web_page(raw)
         content = self._clean(page or " ".join(raw.split()))[:200] or "nothing"
@@ -139,7 +139,7 @@ class OpenAIChat(ChatModel):
         return FatalError(f"{text}{hint}") if hint else TransientError(text, usage=usage)
 
     def _try_url(self) -> str:
-        """A hint for people if the address may be incomplete (most servers have their API below /v1); else empty."""
+        """A hint if the URL may be incomplete, because most servers have their API below /v1; else empty."""
         api_path = re.search(r"/(v\d+\w*|openai|api)(/|$)", urlsplit(self.endpoint).path)
         return "" if api_path else f"; is the URL complete? Try {self.endpoint}/v1"
 
@@ -192,7 +192,7 @@ def open_azure(spec: ModelSpec) -> OpenAIChat:
 
 _JSON = {"Content-Type": "application/json", "User-Agent": f"skillopt/{__version__}"}
 _OPTIONAL = {"temperature", "seed", "reasoning_effort", "max_tokens", "max_completion_tokens"}
-"""Parameters that a request can do without."""
+"""Parameters that may be left out of a request."""
 
 
 def check_url(name: str, url: str) -> None:
@@ -207,8 +207,8 @@ def check_url(name: str, url: str) -> None:
 
 
 def read_completion(data: Any) -> ChatReply:
-    """Convert the JSON of a chat completion to a reply; raises TypeError, LookupError or AttributeError if it is not
-    one."""
+    """Convert the JSON of a chat completion to a reply; raises TypeError, LookupError or AttributeError if the JSON is
+    not a chat completion."""
     choice = data["choices"][0]
     finish = choice.get("finish_reason")
     return ChatReply(
@@ -228,7 +228,8 @@ def answer(text: str) -> str:
 
 
 def _text(content: Any) -> str:
-    """A reply's text without the model's thinking. If it comes in parts, they are joined."""
+    """The text of a reply's content. If the content is a list of parts, the text parts are joined; other parts, such as
+    thinking, are left out."""
     if isinstance(content, list):
         return "".join(str(part.get("text", "")) for part in content if part.get("type") == "text")
     if content is not None and not isinstance(content, str):
@@ -237,7 +238,7 @@ def _text(content: Any) -> str:
 
 
 def _tool_calls(calls: Any) -> tuple[ToolCall, ...]:
-    """The calls of tools in the form of the protocol, without anything that a server may add."""
+    """The tool calls in the form of the protocol, without fields that a server may add."""
     called: list[ToolCall] = []
     for index, call in enumerate(calls or ()):
         name, arguments = str(call["function"]["name"]), call["function"].get("arguments")

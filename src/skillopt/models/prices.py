@@ -1,5 +1,5 @@
-"""Prices of tokens: the user's own prices or, for other models, the list prices of genai-prices. A price that is in
-neither is unknown."""
+"""Prices of tokens. The user's price comes first, then the list price of the package genai-prices. If a model has
+neither, its price is unknown."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from skillopt.provider_table import program_of, provider_of, split_name
 
 @cache
 def list_price(model: str) -> Price | None:
-    """Today's price in the list of genai-prices: the price for short prompts at the most expensive hour of the day."""
+    """Today's price in the list of genai-prices; None if the model is not listed. This is the price for short prompts
+    at the most expensive hour of the day."""
     price_list = provider_of(model).price_list
     if not price_list:
         return None
@@ -38,7 +39,7 @@ def list_price(model: str) -> Price | None:
 
 
 def price_of(model: str, overrides: Mapping[str, Price]) -> Price | None:
-    """The price of `provider:model`: from `overrides` if it is there, else from the list."""
+    """The price of `provider:model`: from `overrides`, else 0 for a free provider, else from the list."""
     if model in overrides:
         return overrides[model]
     if provider_of(model).is_free:

@@ -1,4 +1,5 @@
-"""Models of all other providers (`anthropic:`, `google:`, `mistral:`, `groq:` …), through pydantic-ai (an extra)."""
+"""Models of the providers that have no module here (`anthropic:`, `google:`, `mistral:`, `groq:` …), called through the
+optional package pydantic-ai."""
 
 from __future__ import annotations
 
@@ -104,7 +105,7 @@ class ProviderChat(ChatModel):
             raise TransientError(text, usage=Usage()) from error
 
     def _explained(self, error: Any, sent: Sequence[str]) -> ModelError | ParameterRefused:
-        """The endpoint's error, converted to the same type of SkillOpt's errors that openai_chat.py raises."""
+        """Convert the library's error to the error that openai_chat.py would raise."""
         body = error.body if error.body is not None else str(error)
         for name in sent:
             if name in self._optional and any(
@@ -167,7 +168,7 @@ def open_provider(spec: ModelSpec) -> ProviderChat:
 
 
 def library_knows(provider: str) -> bool:
-    """True if pydantic-ai knows a provider of this name. It may be missing in provider_table.py."""
+    """True if pydantic-ai knows a provider of this name, even if provider_table.py does not list it."""
     if importlib.util.find_spec("pydantic_ai") is None:
         return False
     from pydantic_ai.providers import infer_provider_class
@@ -203,7 +204,7 @@ def _build(name: str, provider: str, model: str, url: str, key_name: str) -> Mod
         raise UserError(f"{name}: {error}") from None
     except TypeError:
         settings_named = " and ".join(f"models.…_{'url' if key == 'base_url' else 'key_name'}" for key in options)
-        raise UserError(f"{name}: this provider does not take {settings_named}; leave that empty") from None
+        raise UserError(f"{name}: this provider does not use {settings_named}; leave the setting empty") from None
     except (LibraryError, ValueError) as error:
         words = redact(str(error)).split(" or pass it via")[0]
         kind = MissingKey if "key" in words.lower() else UserError
@@ -211,8 +212,8 @@ def _build(name: str, provider: str, model: str, url: str, key_name: str) -> Mod
 
 
 def _http_client(provider_class: type) -> dict[str, Any]:
-    """The argument `http_client` if the provider takes one. This client limits the size of an answer, as transport.py
-    does."""
+    """The argument `http_client` for a provider's class, if the class has this parameter. This client limits the size
+    of an answer, as transport.py does."""
     parameter = inspect.signature(provider_class).parameters.get("http_client")
     kind = re.search(r"(httpx2?)\.AsyncClient|HTTPClient", str(parameter.annotation)) if parameter else None
     if kind is None:

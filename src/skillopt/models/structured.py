@@ -33,8 +33,8 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
 class FlawedReplyError(ValueError):
-    """Only a part of the reply can be used. The optimizer is asked once more. If the second reply is not better, that
-    part is used."""
+    """Only a part of the reply can be used; `value` is this part. The optimizer is asked once more. If it gives no
+    better reply, `value` is used."""
 
     def __init__(self, problem: str, value: object) -> None:
         super().__init__(problem)
@@ -50,13 +50,13 @@ class CheckedReply(Generic[T]):
     unreachable: bool = False
     """True if the endpoint failed; False if the model replied, but its reply was unusable."""
     unusable: tuple[str, ...] = ()
-    """The problems of all unusable replies that were paid for, even if a second reply was usable."""
+    """The problem of each unusable reply that was paid for, even if the second reply was usable."""
 
 
 async def ask(
     optimizer: Caller, messages: list[Message], schema: Schema, check: Callable[[Any], T], *, label: str
 ) -> CheckedReply[T]:
-    """Ask the optimizer; if the reply does not fit, ask once more and say why. `check` returns the value or raises
+    """Ask the optimizer. If its reply does not fit, tell it why and ask once more. `check` returns the value or raises
     ValueError."""
     problems: list[str] = []
     quoted: list[str] = []

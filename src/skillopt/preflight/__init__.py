@@ -1,1 +1,1 @@
-"""Checks before anything is paid for."""
+"""Checks and plans that are made before anything is paid for, and `skillopt init`."""

@@ -1,4 +1,4 @@
-"""The checks of `skillopt doctor`. Each check passes, warns or fails; if there is a problem, it says how to fix it."""
+"""The checks of `skillopt doctor`. Each check passes, warns or fails. If it finds a problem, it says how to fix it."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ from skillopt.training.requests.replies import text_schema
 from skillopt.training.schedule import auto_schedule
 
 NOISE = 0.1
-"""The share of outcomes that change by chance. For this share the doctor calculates the smallest gain that a gate can
-see."""
+"""The assumed share of outcomes that change by chance. With it, the doctor calculates the smallest gain that a gate can
+detect."""
 PLAUSIBLE = 0.25
-"""A gain that a training often reaches. The splits should be large enough to show such a gain."""
+"""A gain that a training often reaches. The splits should be large enough to detect such a gain."""
 _SCORED = 10
-"""The maximum number of items of each split with which the scorer is tried."""
+"""The scorer is tried with at most this many items of each split."""
 _ASKED = Item(id="doctor", question="Reply with the word ready. Do nothing else.")
 
 
@@ -73,7 +73,7 @@ async def examine(config: Config, *, offline: bool = False) -> list[Check]:
             check_splits(env)
             skill = initial_of(config)
         except SkillOptError as error:
-            return [failed("data", str(error), "see above")]
+            return [failed("data", str(error), "correct this; the other checks need the data")]
         checks = [*cheap(config, env, skill, plan_run(config, env, skill)), await scorer(env, config.evaluation.metric)]
         checks.append(_headroom(config, env, skill))
     opened = [_opens(config, role) for role in roles_of(config, env=env)]
@@ -94,8 +94,8 @@ def _headroom(config: Config, env: Env, skill: Skill) -> Check:
         return warned("headroom", found.sentence, fix)
     plan = plan_probe(config, env, skill)
     cost = f" and ${plan.usd.likely:.2f}" if plan.usd else ""
-    takes = f"{plan.calls} calls, about {plan.tokens.likely:,.0f} tokens{cost} (estimate)"
-    return passed("headroom", f"not measured; `skillopt probe` ({takes}) says whether a skill can help")
+    takes = f"estimated cost: {plan.calls} calls, {plan.tokens.likely:,.0f} tokens{cost}"
+    return passed("headroom", f"not measured; `skillopt probe` says whether a skill can help ({takes})")
 
 
 async def _agent(config: Config) -> Check:
@@ -150,16 +150,16 @@ def check_sizes(config: Config, env: Env) -> Check:
     }
     noise = "" if known else f"at {NOISE:.0%} noise "
     says += (
-        f"; {noise}the smallest gain that shows: {seen['val']:.2f} at the gate, {seen['test']:.2f} on test (estimate)"
+        f"; {noise}the smallest detectable gain: {seen['val']:.2f} at the gate, {seen['test']:.2f} on test (estimate)"
     )
     small = [split for split, gain in seen.items() if gain > PLAUSIBLE]
     how = "; ".join(dict.fromkeys(how for split in small if (how := how_to_enlarge(config.flat(), split))))
-    fix = f"more {' and '.join(small)} tasks show smaller gains" + (f": {how}" if how else "") if small else ""
+    fix = f"to detect smaller gains, add {' and '.join(small)} tasks" + (f": {how}" if how else "") if small else ""
     return warned("splits", says, fix)
 
 
 def _gate(config: Config) -> Check:
-    """Check the gate. A strict gate compares two single measurements, so with a noisy target some gains are luck."""
+    """Check the gate. A strict gate measures each skill only once, so with a noisy target some gains are luck."""
     gate = config.evaluation.gate
     if gate == "strict" and not is_deterministic(config, "target"):
         says = f"strict, but {config.models.target_model} may give different answers to the same task"
@@ -169,7 +169,8 @@ def _gate(config: Config) -> Check:
 
 
 def _warnings(env: Env) -> Iterator[Check]:
-    """The env's own warnings about its data, such as labels that can be guessed from position or length."""
+    """The env's own warnings about its data, for example that labels can be guessed from position or length, and
+    warnings about members of the env that are not used."""
     for says in env.warnings:
         yield warned("data", says, "compare the score with the baselines; see docs/benchmarks.md")
     for name, meant in unknown_members(env).items():
@@ -178,7 +179,7 @@ def _warnings(env: Env) -> Iterator[Check]:
 
 
 def _images(config: Config, env: Env) -> Iterator[Check]:
-    """Warn if tasks have images and the target cannot see them."""
+    """Find tasks with images that the target cannot see, or may not be able to see."""
     count = sum(bool(image_names(item)) for split in SPLITS for item in env.items(split))
     if not count or config.env.agent or config.env.command or not isinstance(env, QAEnv):
         return
@@ -199,18 +200,18 @@ def _images(config: Config, env: Env) -> Iterator[Check]:
 def _initial(config: Config, skill: Skill) -> Check:
     kind = initial_kind(config.train.init_skill, skill)
     says = f"{kind}, {skill.tokens} tokens"
-    fix = "" if config.notes.init_skill else "optional: give the reason in notes.init_skill; the report prints it"
+    fix = "" if config.notes.init_skill else "optional: say in notes.init_skill why you chose it; the report prints it"
     return warned("initial skill", says, fix)
 
 
 def _schedule(config: Config, plan: Plan, skill: Skill) -> Check:
-    """Check the schedule. If it is not the one that `auto` would choose, the notes need a reason."""
+    """Check the schedule. If `auto` would choose a different schedule, notes.schedule must give a reason."""
     rate, patience, fix = config.optimizer.learning_rate, config.train.patience, ""
     auto, name = auto_schedule(plan.steps, skill.tokens), plan.schedule.partition(":")[0]
+    epochs = "1 epoch" if plan.epochs == 1 else f"{plan.epochs} epochs"
     if plan.schedule == auto.summary:
-        says = f"{plan.schedule}; chosen by auto, from {rate:g} in {plan.epochs} epochs"
+        says = f"{plan.schedule}; chosen by auto; learning rate {rate:g}, {epochs}"
     else:
-        epochs = "1 epoch" if plan.epochs == 1 else f"{plan.epochs} epochs"
         says = f"{name}, learning rate {rate:g}, {plan.steps} steps in {epochs}"
         if (name == "constant") != (auto.name == "constant"):
             says += f"; auto would choose {auto.summary}"
@@ -249,8 +250,8 @@ def _prices(config: Config) -> Iterator[Check]:
 
 
 def _output(config: Config, env: Env, skill: Skill) -> Check:
-    """Check that the output folder, in which each run has its folder, is writable; if it does not exist, check its
-    nearest parent."""
+    """Check that the output folder is writable (if it does not exist, its nearest parent). Say which folder the run
+    will have in it."""
     root = Path(config.env.output_root).absolute()
     place = next(folder for folder in (root, *root.parents) if folder.exists())
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
@@ -261,7 +262,7 @@ def _output(config: Config, env: Env, skill: Skill) -> Check:
     run = key.find()
     name = run.root.name if run else f"DATE_{key.name}"
     there = "exists and will be continued (--fresh starts a new one)" if run else "will be new"
-    says = f"{root} is writable, {free:.1f} GB free; versioned: {key.folder.name}/{name} {there}"
+    says = f"{root} is writable, {free:.1f} GB free; the run's folder {key.folder.name}/{name} {there}"
     return warned(
         "output folder", says, "free some space, or set env.output_root to another folder" if free < 1 else ""
     )
@@ -275,8 +276,8 @@ def _dotenv() -> Iterator[Check]:
 
 
 def _budget(config: Config, plan: Plan) -> Check:
-    """Check the budget. If the limit is below the plan's range, it stops nearly every run; if it is inside the range,
-    it stops some runs."""
+    """Check the budget. A limit below the range in the plan fails: it would stop nearly every run. A limit inside the
+    range gets a warning: it would stop some runs."""
     limits = [pair for pair in _limits(config, plan) if pair[1] is not None]
     if not limits and all(provider_of(config.role(role).model).is_free for role in roles_of(config)):
         return passed("budget", "no limit is set, and nothing costs money")
@@ -305,7 +306,7 @@ def _limits(config: Config, plan: Plan) -> Iterator[tuple[str, float | None, Est
 async def scorer(env: Env, metric: str = "hard") -> Check:
     """Check the scorer: it must give an output the same score twice, and accept only the item's own answer."""
     if is_noisy(env):
-        says = "a judge, or declared noisy: the same output may get different scores, which the paired gate expects"
+        says = "a judge, or declared noisy: the same output may get different scores; the paired gate allows for this"
         return passed("scorer", says)
     unsure = []
     items = [item for split in SPLITS for item in env.items(split)[:_SCORED]]
@@ -323,7 +324,7 @@ async def scorer(env: Env, metric: str = "hard") -> Check:
     if can_be_tried(env) and (finding := await scorer_finding(env, items, metric)):
         return Check(name="scorer", status="fail" if finding.certain else "warn", says=finding.says, fix=finding.fix)
     if unsure:
-        says = f"an item's own answer scores less than 1: {', '.join(unsure[:5])}"
+        says = f"the expected answers of these items score less than 1: {', '.join(unsure[:5])}"
         return warned("scorer", says, "check these items' answers and env.scoring")
     return passed("scorer", f"same score twice and no error on {len(items)} items")
 
@@ -343,8 +344,8 @@ def _opens(config: Config, role: str) -> Check:
 
 
 async def endpoints(config: Config, env: Env | None = None) -> list[Check]:
-    """Check with a short request to each role's endpoint that it is reachable, the key is valid and the model exists.
-    The optimizer and the judge must reply with JSON."""
+    """Send a short request to the endpoint of each role. It shows whether the endpoint is reachable, the key is valid
+    and the model exists, and whether the optimizer and the judge reply with JSON."""
     tries: dict[str, Callable[[Caller], Any]] = {"target": _answers, "optimizer": _fits_schema, "judge": _fits_schema}
     quick = config.model_copy(update={"hardware": config.hardware.model_copy(update={"max_retries": 2})})
     checks = []
@@ -387,6 +388,6 @@ async def _fits_schema(caller: Caller) -> tuple[str, str]:
     if caller.form != "schema":
         return (
             ", without JSON schemas",
-            "optional: use a model with JSON schemas, of which fewer replies are unusable",
+            "optional: use a model that supports JSON schemas; fewer of its replies are unusable",
         )
     return ", with a JSON schema", ""

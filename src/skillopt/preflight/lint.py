@@ -32,10 +32,10 @@ from skillopt.training.edits.similarity import (
 
 Level = Literal["error", "warning"]
 _MOST_LINES, _MOST_TOKENS = 500, 5000
-"""The maximum number of lines, and of tokens, that the authors of the format advise for a body."""
+"""The maximum number of lines, and of tokens, of a skill's body, as the authors of the Agent Skills form advise."""
 _LINK = re.compile(r"!?\[[^\]\n]*\]\(\s*<?([^)<>\s]+)>?(?:\s+[\"'(][^)\n]*)?\)|^\s{0,3}\[[^\]\n]+\]:\s*<?(\S+?)>?\s*$")
 _NAMED = re.compile(r"(?<![\w/.-])((?:\./)?(?:references|scripts|assets)/[\w./-]*\w)")
-"""Matches the name of a file of the package in the text or in a command."""
+"""Matches the name of a file of the package, such as `scripts/run.py`, in the text or in a command."""
 _CODE_SPAN = re.compile(r"(`+)(.+?)\1")
 _TIME = re.compile(
     r"\bas of (?:now|today|this writing|(?:\w+ )?\d{4})\b|\bat (?:the moment|present|this time)\b|\bnowadays\b"
@@ -45,7 +45,7 @@ _TIME = re.compile(
     re.IGNORECASE,
 )
 _LONGEST_LINE = 4000
-"""The number of characters of a line that are searched; the rest of a longer line is not searched."""
+"""Only this many characters at the beginning of a line are searched."""
 _PATH = re.compile(
     r"(?<![\w.:/-])(?:/(?:home|Users|root|mnt|Volumes|private)/[^\s`'\"),;]+|[A-Za-z]:\\(?:[\w.-]+\\)*[\w.-]*)"
 )
@@ -66,12 +66,12 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Tokens:
-    """The tokens of a skill in three parts, which are paid for at different times. The counts are exact if the extra
-    `tokens` is installed."""
+    """The tokens of a skill in three parts, because a request or task does not always pay for all of them. The counts
+    are exact only if SkillOpt is installed with the extra `tokens`."""
 
     listed: int
-    """Tokens of the name and description; every request to an agent that has the skill pays for them. 0 for a plain
-    file."""
+    """Tokens of the name and description. Every request to an agent that has the skill pays for them. A skill that is a
+    single file has 0."""
     loaded: int
     """Tokens of the skill's main document. Every task that uses the skill pays for them."""
     on_demand: int
@@ -129,7 +129,7 @@ def _form(source: Source) -> Iterator[Finding]:
 
 
 def _lines(source: Source) -> Iterator[Finding]:
-    """Findings on instructions of the main document that say the same, or the opposite."""
+    """Findings on two rules of the main document that say the same, or contradict each other."""
     own = [part for part in rules(Skill(source.document.body)) if len(content_words(part.text)) > 2]
     first = source.text.count("\n") - source.document.body.count("\n")
 
@@ -171,7 +171,7 @@ def _markdown(source: Source, name: str, text: str) -> Iterator[Finding]:
         inside, fence = bool(fence), open_fence(f"{fence}\n{line}" if fence else line)
         yield from _links(source, name, number, line, fenced=inside or bool(fence))
         if not inside and (match := _TIME.search(line)):
-            says = f"'{match[0]}' is only true for a time"
+            says = f"'{match[0]}' makes this line true only for a time"
             yield _finding(
                 source, "time", "warning", number, says, "write what is true at any time, or give the date", name
             )
@@ -235,7 +235,7 @@ def _opened(text: str) -> int:
     return line
 
 
-# Files that are parsed: the ending of their names decides. Nothing is run
+# Files that are parsed: the ending of a file's name says how. Nothing is run
 
 
 @dataclass(frozen=True)

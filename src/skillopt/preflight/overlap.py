@@ -13,8 +13,8 @@ from skillopt.skill.package import PackageError
 from skillopt.training.edits.similarity import content_words
 
 _SHARED, _FEWEST = 0.5, 3
-"""Two descriptions are similar if they have at least this share of the shorter one's words in common, and at least this
-many words."""
+"""Two descriptions are similar if they have enough words in common: at least the share `_SHARED` of the words of the
+shorter description, and at least `_FEWEST` words."""
 _COMMON_WORDS = """
 use used using uses when whenever for to of and or in on with from by as at it its is are be any all this these their
 your you user users asks ask asked about need needs want wants how what do does not skill skills helps help task tasks
@@ -24,7 +24,8 @@ _COMMON = frozenset(_COMMON_WORDS.split())
 
 
 def with_overlaps(sources: Mapping[str, Source], linted: Mapping[str, Linted]) -> dict[str, Linted]:
-    """Add to the results of lint a warning for each skill whose description is similar to a different skill's."""
+    """The results of lint, with a warning for each skill whose description is similar to another skill's
+    description."""
     words = {name: found for name, source in sources.items() if (found := _words(source))}
     findings: dict[str, list[Finding]] = {name: [] for name in linted}
     for a, b in combinations(sorted(words), 2):
@@ -58,6 +59,6 @@ def _finding(source: Source, other: str, shared: set[str]) -> Finding:
         level="warning",
         file=source.path,
         line=line,
-        says=f"the description says much the same as that of {other}: {', '.join(sorted(shared)[:8])}",
-        fix="say in each description what its skill is not for; `skillopt route` measures which one an agent loads",
+        says=f"the description has many words in common with that of {other}: {', '.join(sorted(shared)[:8])}",
+        fix="say in each description what its skill is not for; `skillopt route` measures which skill an agent loads",
     )

@@ -25,7 +25,7 @@ from skillopt.tasks.judge import calls_per_answer
 from skillopt.training import prompts
 from skillopt.training.analysts.exemplar import ExemplarAnalyst
 from skillopt.training.batches import batch_sizes
-from skillopt.training.gates.minimal import MOST_TASKS
+from skillopt.training.gates.minimal import FIRST_TASKS, MORE_TASKS
 from skillopt.training.initial import needs_baseline
 from skillopt.training.optimizer_context import MOST_PROBED
 from skillopt.training.parts import Parts, needs_optimizer, resolve
@@ -46,20 +46,21 @@ REPLY_TOKENS |= {"sim": 8, "livemathematicianbench": 400, "spreadsheetbench": 30
 """Tokens of the target's reply, by env. The last two are assumed; all others are from recorded runs of the mini sets
 (bench/learning)."""
 REPLY, OPTIMIZER_REPLY, JUDGE_REPLY = 25, 1600, 60
-"""Tokens of a reply of the target in all other envs, of the optimizer (from recorded runs), of a judge (assumed)."""
+"""Tokens of a reply: of the target in all other envs, of the optimizer (from recorded runs), of a judge (assumed)."""
 _REPLIES = {"optimizer": OPTIMIZER_REPLY, "judge": JUDGE_REPLY}
 TURN_TOKENS, TURNS = 60, 0.6
-"""The number of tokens that each turn adds to later prompts; the share of the allowed turns that a task takes."""
+"""The number of tokens that each turn adds to later prompts, and the share of its allowed turns that a task takes."""
 SECONDS = {"target": 1.5, "optimizer": 15.0, "judge": 3.0}
 """Seconds per call, by role (assumed)."""
 HANDOFF_SECONDS = 120.0
 """Seconds that a person or agent needs for one letter (assumed)."""
 GATED = 0.8
-"""The share of the validation split that a gate measures before it decides, as in the simulated world."""
+"""The share of the validation tasks that a gate measures before it decides, as in the simulated world."""
 REPEATED = 0.7
-"""The rollouts of fresh samples in a noisy gate, divided by the validation tasks, as in the simulated world."""
-WORDED = 2
-"""The number of wordings of the minimal remedy that are tried on the first batch (assumed)."""
+"""The number of fresh samples in a gate with a noisy target, divided by the number of validation tasks, as in the
+simulated world."""
+WORDED = 3
+"""The number of wordings of the minimal remedy that are tried on training tasks (assumed)."""
 RETRIED = 1.1
 """The mean number of requests to the optimizer for one usable reply."""
 _SAMPLE = 100
@@ -101,7 +102,7 @@ def plan_run(config: Config, env: Env, skill: Skill, *, parts: Parts | None = No
 
 
 def plan_published(config: Config, skill: Skill) -> Plan | None:
-    """The plan for a benchmark's full set, made from its published figures, not its data; None for all other tasks."""
+    """The plan for a benchmark's full set, made from published figures and not from the data; None for other tasks."""
     facts = published_set(config.env.benchmark)
     if facts is None:
         return None
@@ -162,7 +163,9 @@ def _target_stages(
     noisy = not deterministic and config.evaluation.gate != "strict"
     gates = steps + guided + rejected * config.evaluation.credit_gates / 2
     gates += 1 if reads else 0  # the minimal remedy of the first step
-    worded = WORDED * min(batches[0], MOST_TASKS) if batches and reads else 0
+    train = tasks.sizes["train"]
+    more = min(MORE_TASKS, max(0, train - FIRST_TASKS))  # for two wordings, in half of all trainings
+    worded = WORDED * min(train, FIRST_TASKS) + more if batches and reads else 0
     turns = max(1.0, TURNS * tasks.turns)
     for stage, count, rounds in (
         ("evaluate", val + again + 2 * test, 3),
@@ -215,7 +218,7 @@ def _optimizer_stages(
 
 
 def _merges(lists: int, fan_in: int) -> int:
-    """The number of merge requests that make one list of edits from several lists."""
+    """The number of requests that are needed to merge several lists of edits into one."""
     count = 0
     while lists > 1:
         lists = math.ceil(lists / fan_in)
@@ -256,8 +259,8 @@ def _task_tokens(env: Env) -> float:
 
 
 def is_deterministic(config: Config, role: str) -> bool:
-    """True if the role's model always gives the same reply, by the config; if the config has no value, by the
-    provider."""
+    """True if the role's model always gives the same reply to the same request. The config decides; if it does not say,
+    the provider decides."""
     declared = config.role(role).deterministic
     name = config.role(role).model
     if declared is not None:
@@ -279,8 +282,8 @@ def _call_seconds(config: Config, role: str) -> float:
 
 
 def _usage(config: Config, role: str, lines: Sequence[StagePlan]) -> Usage:
-    """The estimated tokens of a role. With a reasoning effort, a reply is assumed to use half of its limit. Prompts are
-    treated as cached only if the provider caches on request."""
+    """The estimated tokens of a role. If the role has a reasoning effort, a reply is assumed to use half of its limit.
+    Prompts are treated as cached only if the provider caches when SkillOpt asks for it."""
     settings = config.role(role)
     reply = reply_tokens(config) if role == "target" else min(settings.max_tokens, _REPLIES[role])
     reply = reply if settings.reasoning_effort in {"", "none"} else settings.max_tokens // 2

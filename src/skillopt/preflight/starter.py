@@ -1,4 +1,4 @@
-"""`skillopt init`: writes a folder that is ready to train, with the demo's tasks or with tasks from the user's file."""
+"""`skillopt init`: writes a folder that is ready for training, with the demo's tasks or with the user's own tasks."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from skillopt.tasks.task_file import BadRowsError, TaskFile, read_task_file
 LOCAL = "local:qwen2.5-coder-0.5b"
 OPTIMIZER = "openai:gpt-4o"
 STEPS = 8
-"""The minimum number of steps of a training on the user's own tasks. With fewer steps, an optimizer can hardly
-learn."""
+"""The minimum number of steps of a training with an LLM as the optimizer. With fewer steps, there is little to learn
+from."""
 MOST_NAMED = 12
 """The maximum number of possible answers that the initial skill names. More answers do not fit on one line."""
 SECTIONS = "\n\n".join(f"## {title}" for title in STANDARD)
@@ -60,7 +60,7 @@ class InitOptions:
     scorer: bool = False
     """Write a scorer.py, and use it."""
     env: bool = False
-    """Write a custom env in place of tasks in a file."""
+    """Write a custom env instead of a file of tasks."""
 
 
 def write_folder(folder: Path, options: InitOptions) -> list[str]:
@@ -101,7 +101,7 @@ def _task_files(inside: Path, folder: Path, options: InitOptions) -> list[str]:
     _write_config(inside, folder, options, split, scoring, read)
     _write_readme(inside, folder, options, len(every), scoring.name)
     if named:
-        told.append(f"{len(named)} possible answers, which the initial skill names: {', '.join(named)}")
+        told.append(f"The initial skill names the {len(named)} possible answers: {', '.join(named)}")
     if scoring.why:
         told.append(scoring.why)
     return [*told, f"Wrote {folder}: {len(every)} tasks; their split, saved in tasks.split.json:"] + [
@@ -110,14 +110,14 @@ def _task_files(inside: Path, folder: Path, options: InitOptions) -> list[str]:
 
 
 def _seed(named: Sequence[str]) -> str:
-    """The initial skill. It names the possible answers; otherwise the training would first learn them, and every gain
-    would look too large."""
+    """The initial skill. It names the possible answers: otherwise, the training would first learn these answers, and
+    the gain would look larger than it is."""
     choice = f"Reply with exactly one of: {', '.join(named)}.\n" if named else ""
     return f"You do the task that you are given.\n{choice}\n{SECTIONS}\n"
 
 
 def _answers_to_name(train: Sequence[Item]) -> tuple[str, ...]:
-    """The possible answers if they are a small closed set that fits on a line; else none."""
+    """The possible answers, if they are a small closed set that fits on one line; else empty."""
     counts = Counter(item.answers[0] for item in train if item.answers)
     single = all(len(item.answers) == 1 for item in train)
     plain = all(len(answer) <= 40 and not re.search(r"[,\n]", answer) for answer in counts)
@@ -178,7 +178,7 @@ def _task(read: TaskFile) -> str:
 def _write_readme(inside: Path, folder: Path, options: InitOptions, items: int, scoring: str) -> None:
     own = scoring.startswith("scorer.py")
     scorer = "| `scorer.py` | how an answer becomes a score, with feedback |\n" if own else ""
-    demo = "\nThe demo: tenants' messages go to four teams, which are named after trees; the skill learns which team.\n"
+    demo = "\nThe demo: tenants' messages go to four teams, named after trees; the skill learns which team gets what.\n"
     about = "" if options.source else demo
     text = _template("demo", "README.md").format(
         name=_name(folder),
@@ -216,7 +216,7 @@ def _name(folder: Path) -> str:
 def _check_scoring(scoring: str) -> None:
     if scoring not in SCORERS and scoring not in {"judge", "by_task"} and not is_reference(scoring):
         known = ", ".join([*sorted(SCORERS), "judge", "scorer.py:score"])
-        raise UserError(f"--scoring: unknown '{scoring}'; known are: {known}")
+        raise UserError(f"--scoring: there is no '{scoring}'; choose one of: {known}")
 
 
 def _needs_answers(options: InitOptions) -> bool:
@@ -236,7 +236,7 @@ class Scoring:
     def text(self) -> str:
         """The lines of the config for this scorer."""
         others = "exact, contains, choice, number, f1, anls, regex, json, judge, or scorer.py:score"
-        prose = "shared words; for free text, judge is better: the optimizer model grades each reply, one call each"
+        prose = "compares words; for free text, judge is better: the optimizer model grades each reply in one call"
         lines = [f"  scoring: {self.name} # {prose if self.why else others}"]
         return "\n".join([*lines, f"  scoring_options: {self.options}"] if self.options else lines)
 
@@ -260,12 +260,12 @@ def _scoring(options: InitOptions, items: Sequence[Item]) -> Scoring:
         options=f"{{threshold: {threshold}}}",
         soft=True,
         why=f"the answers are free text ({words_of(items)} words on average): f1 scores a reply by the words that it "
-        "shares with the answer; with --scoring judge the optimizer model grades each reply, one call each",
+        "shares with the answer; with `--scoring judge`, the optimizer model grades each reply in one call",
     )
 
 
 def _threshold(answers: Sequence[str]) -> float:
-    """The lowest threshold with which most answers would be wrong if they were given to the next task."""
+    """The lowest threshold with which at least half of the answers would be wrong as the reply to the next task."""
     alike = [token_f1(one, other) for one, other in itertools.pairwise(answers)]
     fits = (limit for limit in THRESHOLDS if sum(score >= limit for score in alike) * 2 <= len(alike))
     return next(fits, THRESHOLDS[-1])

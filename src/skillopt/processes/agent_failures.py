@@ -1,5 +1,5 @@
-"""Classifies the errors of a command line: for example, it needs a login, or it has reached a limit that ends after
-some time."""
+"""Classifies the errors that a command prints: it needs a login, it has reached a limit that ends after some time, or
+something else is wrong."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class AgentFailure:
 
 
 def classify_failure(text: str, now: datetime | None = None) -> AgentFailure:
-    """Classify the output of a failed command. Limits are searched first, because messages about limits often name the
-    account, too."""
+    """Classify the output of a failed command. Signs of a limit are searched first, because messages about limits often
+    name the account, too."""
     if _LIMIT.search(text):
         return AgentFailure(kind="limit", wait=_wait(text, now or datetime.now().astimezone()))
     return AgentFailure(kind="login" if _LOGIN.search(text) else "other")

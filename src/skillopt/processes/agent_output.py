@@ -52,8 +52,8 @@ class AgentOutput:
         self.messages.append({"role": "tool", "tool_call_id": str(identity), "content": text[:_SHOWN]})
 
     def use(self, counts: dict[str, Any] | None, prompt: tuple[str, ...], completion: tuple[str, ...]) -> None:
-        """Add tokens to the counts; `prompt` and `completion` are the names of the fields for tokens read and
-        written."""
+        """Add the token counts of an event. `prompt` and `completion` name the fields of `counts` that are summed:
+        tokens that the agent read, and tokens that it wrote."""
         self.prompt_tokens += sum(int((counts or {}).get(name) or 0) for name in prompt)
         self.completion_tokens += sum(int((counts or {}).get(name) or 0) for name in completion)
 
@@ -102,7 +102,7 @@ def tool_calls(messages: list[Message]) -> Iterator[tuple[str, str]]:
 
 
 def loaded(messages: list[Message], name: str) -> bool:
-    """Did the agent load this skill? It may use its tool for skills, or read the skill's SKILL.md."""
+    """Did the agent load this skill, with its tool for skills or by reading the skill's SKILL.md?"""
     for tool, text in tool_calls(messages):
         if f"{name}/SKILL.md" in text or f"{name}\\\\SKILL.md" in text:
             return True

@@ -1,5 +1,5 @@
-"""The code inside a worker process: it reads JSON lines from standard input and writes one line with the answer to
-each.
+"""The code inside a worker process: it reads JSON lines from standard input and answers each of them with one
+line.
 
 It imports only the standard library, so a worker starts quickly. The worker ends when its input ends, even in the
 middle of an answer. So it cannot outlive the process that started it.
@@ -25,8 +25,9 @@ def serve(
     explain: Callable[[BaseException], object],
     at_end: Callable[[], None] = lambda: None,
 ) -> None:
-    """Answer the lines of standard input until it ends. `begin` gets the first line and returns a function that answers
-    the later lines; `explain` makes the answer to a line if its work raised an error."""
+    """Answer the lines of standard input until it ends. `begin` gets the first line and returns the function that
+    answers the later lines. `explain` makes the answer from an error that a line caused. `at_end` is called after the
+    last line."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C and ends this process afterwards
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # output of the work must not mix with the answers

@@ -1,6 +1,6 @@
-"""Coding agents that users call by name (`claude-code`, `codex`): the class that describes one, and the list of all.
+"""Coding agents that users call by name (`claude-code`, `codex`). A `Preset` describes one of them.
 
-A package registers its `Preset`s in the entry-point group `skillopt.agents`; those of SkillOpt are in skillopt_agents.
+A package registers its presets in the entry-point group `skillopt.agents`; SkillOpt's own are in skillopt_agents.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class TaskMode:
     env: Callable[[Path], dict[str, str]]
     skill_folders: Callable[[Path], list[Path]]
     use: Callable[[str], str] = "Use the skill {} for this task.".format
-    """Makes the first line of the task, which names the skill."""
+    """Makes the first line of the task from the skill's name."""
     parse: Callable[[str], AgentOutput] | None = None
     """The parser of the output of a task, if it differs from `Preset.parse`; else None."""
     files: Mapping[str, str] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class TaskMode:
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """A coding agent's command line. It reads the prompt from standard input. As a model, it has no tools."""
+    """A coding agent's command line. It reads the prompt from standard input. When used as a model, it has no tools."""
 
     program: str
     ask: tuple[str, ...]
@@ -44,7 +44,7 @@ class Preset:
     files: Mapping[str, str] = field(default_factory=dict)
     """Files to write into the folder in which the agent answers a request: their texts by path."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables that turn off work of the agent that no request needs, such as updates and titles."""
+    """Environment variables that turn off work that no request needs, such as updates and titles."""
     pass_env: tuple[str, ...]
     """Environment variables that the agent always gets: its keys and URLs."""
     install: str
@@ -64,7 +64,7 @@ class Preset:
 
 
 def preset_of(name: str) -> Preset | None:
-    """The coding agent of that name; None if no installed package has registered it."""
+    """The coding agent with this name; None if no installed package has registered it."""
     if not plugins.reference("agents", name):
         return None
     preset = plugins.load("agents", name, key="agent", known=())

@@ -24,7 +24,7 @@ LONGEST_OUTPUT = 8 << 20
 """The maximum number of bytes of a child's output; a child that prints more is ended."""
 _SCRIPTS = (".py", ".sh", ".js", ".ts", ".mjs", ".rb")
 _GRACE = 1.0
-"""Seconds to wait for the end of the output of a child that has ended: its own children may keep the output open."""
+"""After a child has ended, seconds to wait for the end of its output, which its own children may keep open."""
 
 
 def split_command(command: str | Sequence[str], where: str, hint: str) -> list[str]:
@@ -40,14 +40,14 @@ def split_command(command: str | Sequence[str], where: str, hint: str) -> list[s
 
 
 def fingerprint(words: Sequence[str], others: Iterable[Path] = ()) -> str:
-    """A hash of the scripts among the words, and of the files `others`; empty if there are none."""
+    """A hash of the scripts among `words` and of the files `others`; empty if there are none."""
     scripts = [Path(word) for word in words if word.endswith(_SCRIPTS)]
     texts = [path.name.encode() + b"\0" + path.read_bytes() for path in [*scripts, *others] if path.is_file()]
     return hashlib.sha256(b"\0".join(texts)).hexdigest() if texts else ""
 
 
 def minimal_environ(named: Iterable[str]) -> dict[str, str]:
-    """The environment variables that are harmless or named by the user."""
+    """The environment variables that are harmless, and those in `named`."""
     wanted = {*PLAIN, *PROXIES, *map(str.lower, PROXIES), *named}
     return {name: value for name, value in os.environ.items() if name in wanted or name.startswith("LC_")}
 

@@ -34,7 +34,7 @@ class WorkerProcess:
     """One worker process. Only one thread at a time may call `ask`; any thread may call `stop`."""
 
     def __init__(self, script: Path, env: Mapping[str, str], *, log: bool = False) -> None:
-        """With `log`, the last line of the process's standard error is part of an error's message."""
+        """With `log`, the message of an error contains the last line of the process's standard error."""
         self._log = tempfile.TemporaryFile() if log else None  # noqa: SIM115 - used as long as the process
         self._asking = threading.Lock()
         # -P: modules in the script's own folder, such as `base`, must not replace those of libraries.
@@ -80,7 +80,7 @@ class WorkerProcess:
                 raise WorkerGoneError(self._end())
             answer += chunk
             if len(answer) > LONGEST_ANSWER:
-                raise WorkerGoneError(f"its answer is longer than {LONGEST_ANSWER >> 20} MB")
+                raise WorkerGoneError(f"the answer is longer than {LONGEST_ANSWER >> 20} MB")
         return bytes(answer)
 
     def _end(self) -> str:
@@ -123,7 +123,7 @@ class WorkerPool:
 
     async def ask(self, request: object, timeout: float | None = None) -> JsonObject:
         if self.closed:
-            raise WorkerGoneError("closed")
+            raise WorkerGoneError("the pool of workers is closed")
         return await asyncio.get_running_loop().run_in_executor(self._threads, self.ask_now, request, timeout)
 
     def ask_now(self, request: object, timeout: float | None) -> JsonObject:
@@ -149,7 +149,7 @@ class WorkerPool:
                 return worker
         if worker:
             worker.stop()
-        raise WorkerGoneError("closed")
+        raise WorkerGoneError("the pool of workers is closed")
 
     def pids(self) -> list[int]:
         with self._lock:

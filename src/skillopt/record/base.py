@@ -1,4 +1,4 @@
-"""The base of all records: typed, frozen, and written as the same JSON that they were read from."""
+"""The base of all records. A record is typed and frozen. If it is read and written again, its JSON stays the same."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 
 SCHEMA_VERSION = 1
-"""The version of the form of all records. It increases if a field is removed or changes its meaning."""
+"""The version of the record format. It increases if a field is removed or changes its meaning."""
 
 Interval = tuple[float, float]
 """A 95 % interval, low to high."""
@@ -15,12 +15,12 @@ Number = int | float
 """A number. An integer stays an integer when the record is written again."""
 Role = Literal["target", "optimizer", "judge"]
 ROLES: tuple[Role, Role] = ("target", "optimizer")
-"""The roles of every run. A run with a separate judge model also has the role `judge`."""
+"""The roles that every run has. A run with a separate judge model also has the role `judge`."""
 T = TypeVar("T")
 
 
 class Record(BaseModel):
-    """The base of all records. `record["field"]` is `record.field`, for programs that read the files as JSON."""
+    """The base of all records. A field can be read as `record.field`, or as `record["field"]` as in the JSON file."""
 
     model_config = ConfigDict(frozen=True, populate_by_name=True)
 

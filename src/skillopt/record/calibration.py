@@ -1,4 +1,4 @@
-"""The record of `skillopt judge calibrate`: a judge's agreement with people, its biases, its noise."""
+"""The record of `skillopt judge calibrate`: the judge's agreement with people, its biases and its noise."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class LengthBias(Record):
     """How the judge's excess (its grade minus the person's) depends on the length of the answer."""
 
     correlation: float | None
-    """Spearman's rank correlation of the answer's length and the judge's excess; None if one of them never varies."""
+    """Spearman's rank correlation of the answer's length and the judge's excess; None if either is constant."""
     difference: float
     """The judge's excess on the longer half of the answers minus its excess on the shorter half."""
     interval: Interval | None
@@ -19,7 +19,7 @@ class LengthBias(Record):
 
     @property
     def shown(self) -> bool:
-        """Is the bias more than chance?"""
+        """True if chance does not explain the bias: the interval excludes zero."""
         return self.interval is not None and (self.interval[0] > 0 or self.interval[1] < 0)
 
 
@@ -47,7 +47,6 @@ class Disagreement(Record):
     person: float
     judge: float
     reason: str
-    """The judge's reason."""
 
 
 class JudgeCalibration(Document):
@@ -65,9 +64,9 @@ class JudgeCalibration(Document):
     agreement: float
     """The share of answers on which the judge and the person both say pass, or both say fail."""
     kappa: float | None
-    """Cohen's kappa on pass or fail; None if the judge and the person both say the same for every answer."""
+    """Cohen's kappa on pass or fail; None if both say pass for all answers, or both say fail for all."""
     spearman: float | None
-    """Spearman's rank correlation of the judge's and the person's grades; None if one of them never varies."""
+    """Spearman's rank correlation of the judge's and the person's grades; None if either is constant."""
     excess: float
     """The mean of the judge's grade minus the person's."""
     length: LengthBias
@@ -75,15 +74,15 @@ class JudgeCalibration(Document):
     repeats: int
     """The number of judgements of each answer."""
     flip_rate: float
-    """How often two judgements of the same answer disagree on pass or fail, as a share of all such pairs."""
+    """The share of pairs of judgements that disagree on pass or fail. A pair is two judgements of the same answer."""
     deviation: float
-    """The standard deviation of the grades of one answer, over all answers."""
+    """The standard deviation of repeated grades of one answer: the root of the mean variance over all answers."""
     disagreements: tuple[Disagreement, ...] = ()
     verdict: str = ""
 
     @property
     def biases(self) -> tuple[str, ...]:
-        """The biases that are more than chance, in words."""
+        """The biases that chance does not explain, in words."""
         found = []
         if self.length.shown:
             found.append(f"gives {'long' if self.length.difference > 0 else 'short'} answers more than people do")

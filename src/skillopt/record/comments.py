@@ -31,7 +31,7 @@ class Comment(BaseModel):
 
 
 def read_comments(path: Path) -> list[Comment]:
-    """The newest comment on each item and line. A comment without rating and text removes the earlier comment."""
+    """The newest comment on each item and line. A comment with neither rating nor text removes the earlier one."""
     newest: dict[tuple[str, str], Comment] = {}
     try:
         comments = [Comment.model_validate(row) for row in read_jsonl(path)]
@@ -53,10 +53,13 @@ def add_comment(run: RunDirectory, *, kind: str, about: str, split: str = "", ra
     try:
         comment = Comment.model_validate(fields | {"when": when})
     except ValidationError:
-        raise UserError("the comment is not valid: kind is item or line, rating is good, bad or empty") from None
+        raise UserError(
+            "the comment is not valid: `kind` must be item or line, `rating` must be good, bad or empty, and `split` "
+            "must be train, val, test or empty"
+        ) from None
     append_jsonl(run.comments, [comment])
 
 
 def feedback_of(path: Path) -> list[Comment]:
-    """The comments that a later training may use: those on lines, and those on items of the training split."""
+    """The comments that a later training may use: those on lines of the skill and on training items."""
     return [each for each in read_comments(path) if each.kind == "line" or each.split == "train"]

@@ -27,7 +27,7 @@ class Paid(Record):
 
     calls: int
     rollouts: int
-    """The number of rollouts that were begun."""
+    """The number of rollouts that were started."""
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int
@@ -53,7 +53,7 @@ class Paid(Record):
 
 class Calls(ByRole[int]):
     from_journal: int = 0
-    """The number of replies from the journal, which were paid for earlier."""
+    """The number of replies that were taken from the journal, so they were not paid for again."""
 
 
 class Bill(Record):
@@ -70,7 +70,7 @@ class Bill(Record):
 
 
 def usage(totals: list[Total], cost: Callable[[Total], float | None]) -> ByRole[Paid]:
-    """Calls, tokens and dollars by role; dollars are None if a price is unknown."""
+    """Calls, tokens and dollars by role. Dollars are None if a price is unknown."""
     roles = (*ROLES, "judge") if any(total.role == "judge" for total in totals) else ROLES
     return ByRole[Paid](**{role: _paid(role, [t for t in totals if t.role == role], cost) for role in roles})
 

@@ -1,8 +1,8 @@
 """Finds damaged files of a run.
 
-The state contains checksums of itself and of every file that a finished step wrote. Every other file that training
-reads can be rebuilt from these files, or has its own checksums (the journal). The journal alone is enough to repeat the
-whole run without a call; this repairs any damage.
+The state contains checksums of itself and of every file that a finished step wrote. The journal has its own
+checksums. Every other file that training reads can be rebuilt from these files. With the journal alone, the whole run
+can be repeated without a call; this restores any other file.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from skillopt.record.step import StepRecord
 from skillopt.skill import PatchLogError, Skill, replay
 
 _GROWING = ("patch_log.jsonl", "review/conflicts.jsonl")
-"""Files that steps append to; their checksum covers the recorded size."""
+"""Files that steps append to. Their checksum covers the file up to the size that the state records."""
 
 
 def seal_files(run: RunDirectory, state: State) -> None:
-    """Add to the state a checksum of every file of the finished steps. The caller writes the state next."""
+    """Add checksums of all files of the finished steps to the state. The caller must write the state afterwards."""
     new = {path.relative_to(run.root).as_posix(): path for path in _left(run, state) if path.is_file()}
     for name, path in new.items():
         size = path.stat().st_size
         if name in _GROWING and name in state.sealed and size < state.sealed[name].size:
-            raise Damaged(f"{path}: was cut during the run; {WAY_OUT}")
+            raise Damaged(f"{path}: became shorter during the run; {WAY_OUT}")
         if name in _GROWING or name not in state.sealed:
             state.sealed[name] = Seal(size=size, sha256=file_digest(path))
     for folder in {path.parent for path in new.values()} | {run.root}:
@@ -42,13 +42,14 @@ def seal_files(run: RunDirectory, state: State) -> None:
 
 
 def unseal(run: RunDirectory, state: State, paths: Iterable[Path]) -> None:
-    """Remove from the state the checksums of files that will be written again. The caller writes the state next."""
+    """Remove the checksums of `paths` from the state, because these files will be written again. The caller must write
+    the state afterwards."""
     names = {path.relative_to(run.root).as_posix() for path in paths}
     state.sealed = {name: entry for name, entry in state.sealed.items() if name not in names}
 
 
 def _left(run: RunDirectory, state: State) -> Iterator[Path]:
-    """The files of the newest step and epoch, and other files that may be new."""
+    """The files that may have no checksum yet: those of the newest step and epoch, and others that may be new."""
     for folder in (run.step(state.step), run.slow_update(state.epoch), run.meta_skill(state.epoch)):
         yield from (path for path in folder.glob("*") if not path.name.startswith("."))
     for version in range(state.version + 1):
@@ -68,9 +69,9 @@ def broken(run: RunDirectory, state: State) -> Iterator[tuple[Path, str]]:
         if size < 0:
             yield file, "is missing"
         elif size < entry.size:
-            yield file, f"was cut: {entry.size} bytes were written, {size} are there"
+            yield file, f"is too short: {entry.size} bytes were written, but it has only {size}"
         elif file_digest(file, entry.size) != entry.sha256 or (name not in _GROWING and size != entry.size):
-            yield file, "is not what was written"
+            yield file, "was changed after it was written"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,14 +79,14 @@ class Damage:
     path: Path
     what: str
     derived: bool = False
-    """True if the file can be rebuilt from other files. Every training writes such a file again."""
+    """True if the file can be rebuilt from other files. Training writes such a file again whenever it starts."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.what}"
 
 
 def find_damage(run: RunDirectory) -> list[Damage]:
-    """Find damaged files; nothing is changed. Files of an interrupted step are ignored, because a resume removes
+    """Find damaged files, but change nothing. Files of an interrupted step are ignored, because a resumed run removes
     them."""
     found: list[Damage] = []
     replies = 0
@@ -106,7 +107,7 @@ def find_damage(run: RunDirectory) -> list[Damage]:
 
 
 def _named(run: RunDirectory, path: Path, what: str) -> str:
-    """The problem of a damaged file. For a damaged patch log, the text names the damaged entry."""
+    """The problem of a damaged file. If the file is the patch log, the text names the damaged entry."""
     try:
         if path == run.patch_log.path and path.exists():
             list(run.patch_log.entries())
@@ -116,12 +117,13 @@ def _named(run: RunDirectory, path: Path, what: str) -> str:
 
 
 def _derived(run: RunDirectory, state: State) -> Iterator[Damage]:
-    """Find damage in files that can be rebuilt from the files with checksums. Those are known to be undamaged."""
+    """Find damage in files without a checksum, by rebuilding them from the files with checksums. The caller has found
+    no damage in the files with checksums."""
     try:
         versions = replay(Run(run).skill(0), Run(run).finished_entries())
         best = versions[state.best.version]
     except (PatchLogError, LookupError, UnicodeDecodeError, OSError) as error:
-        yield Damage(path=run.patch_log.path, what=f"does not give every version ({error})")
+        yield Damage(path=run.patch_log.path, what=f"is not enough to rebuild every version ({error})")
         return
     newer = run.snapshot(state.version + 1)  # an interrupted step may have written its candidate as the best skill
     written = [best, *([Skill(read_bytes(newer).decode("utf-8", "replace"))] if newer.is_file() else [])]
@@ -130,14 +132,14 @@ def _derived(run: RunDirectory, state: State) -> Iterator[Damage]:
     if run.trains_package:
         texts |= {run.changes(version): [run.changes_text(skill).encode()] for version, skill in versions.items()}
         if not newer.is_file() and not is_package(run.best_package, best.shown):
-            what = "is not what the patch log gives" if run.best_package.exists() else "is missing"
+            what = "differs from what the patch log gives" if run.best_package.exists() else "is missing"
             yield Damage(path=run.best_package, what=what, derived=True)
     for path, right in (texts | {run.best_skill: bests, run.skills / "best_skill.md": bests}).items():
         if not path.is_file() or read_bytes(path) not in right:
-            what = "is not what the patch log gives" if path.exists() else "is missing"
+            what = "differs from what the patch log gives" if path.exists() else "is missing"
             yield Damage(path=path, what=what, derived=path not in texts)
     if not _history_fits(run, state):
-        what = "is not what the steps' records say" if run.history.exists() else "is missing"
+        what = "differs from the steps' records" if run.history.exists() else "is missing"
         yield Damage(path=run.history, what=what, derived=True)
 
 
@@ -152,7 +154,7 @@ def history_of(run: RunDirectory, state: State) -> list[StepRecord]:
 
 
 def _history_fits(run: RunDirectory, state: State) -> bool:
-    """Does history.json fit the records of the steps? Additions of an interrupted step or epoch end are ignored."""
+    """Does history.json match the steps' records? What an interrupted step or epoch end added to it is ignored."""
     if not state.step and not run.history.exists():
         return True
     try:
@@ -166,8 +168,8 @@ def _history_fits(run: RunDirectory, state: State) -> bool:
 
 
 def refuse_damage(run: RunDirectory) -> None:
-    """Prepare a run for continuing: raise Damaged if a file that it needs is not as it was written, and remove files
-    of an interrupted step. A run without a state begins again, with the replies in its journal."""
+    """Prepare a run to continue. Raise Damaged if a file that the run needs is damaged; else remove what an interrupted
+    step left. A run without a state begins again, with the replies in its journal."""
     found = [damage for damage in find_damage(run) if not damage.derived]
     if found:
         lines = "\n".join(f"  {damage}" for damage in found)
@@ -179,8 +181,8 @@ def refuse_damage(run: RunDirectory) -> None:
 
 
 def take_back(run: RunDirectory, state: State) -> None:
-    """Remove what an interrupted step or epoch end added to finished files (perhaps half a line), and the final files
-    of a run that has continued since."""
+    """Remove what an interrupted step or epoch end added to the files of finished steps (perhaps half a line). If the
+    run is not finished, also remove evaluations without a checksum."""
     entry = state.sealed.get(run.conflicts.relative_to(run.root).as_posix())
     if entry and run.conflicts.stat().st_size > entry.size:
         os.truncate(run.conflicts, entry.size)
@@ -191,7 +193,7 @@ def take_back(run: RunDirectory, state: State) -> None:
 
 
 def journal_problem(path: Path, least: int = 0) -> str:
-    """Return what is wrong with a journal that should have at least this many replies; empty if nothing is wrong."""
+    """The problem of a journal, which should have at least `least` replies; empty if there is no problem."""
     if not path.exists():
         return "is missing" if least else ""
     try:
@@ -202,9 +204,9 @@ def journal_problem(path: Path, least: int = 0) -> str:
             db.text_factory = lambda data: data.decode("utf-8", "replace")
             sound = [row[-1] == seal(*row[:-1]) for row in db.execute(f"SELECT {REPLIES}, seal FROM replies")]  # noqa: S608
             if not all(sound):
-                return f"is damaged: {sound.count(False)} of {len(sound)} replies are not what was received"
+                return f"is damaged: {sound.count(False)} of {len(sound)} replies were changed after they were received"
     except (*UNREADABLE, Damaged) as error:
         return f"is damaged ({str(error)[:120]})"
     if len(sound) < least:
-        return f"has lost replies: it held {least} when the last step was finished, {len(sound)} are there"
+        return f"has lost replies: it had {least} when the last step was finished, and has {len(sound)} now"
     return ""

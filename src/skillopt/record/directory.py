@@ -33,7 +33,7 @@ from skillopt.skill.package import PackageError
 
 ALTERED = (PatchLogError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError,
             StopIteration)  # fmt: skip
-"""Errors that a damaged file of a run causes in code that does not check the file's form."""
+"""The types of errors that a damaged file may cause in code that does not check the file's content."""
 
 
 class RunDirectory:
@@ -90,11 +90,11 @@ class RunDirectory:
         return self.skills / f"skill_v{version:04d}.md"
 
     def step_skill(self, step: int) -> Path:
-        """Path of the current document after a step's gate, for a lookup by step instead of by version."""
+        """Path of a copy of the skill's text after a step's gate. Its name has the step, not the version."""
         return self.skills / f"step_{step:04d}.md"
 
     def changes(self, version: int) -> Path:
-        """Path of the file with a version's changes to other files of the package; not used for a single document."""
+        """Path of the file with a version's changes to the package's other files. A single document has none."""
         return self.skills / f"skill_v{version:04d}.files.json"
 
     @property
@@ -117,7 +117,9 @@ class RunDirectory:
                 self.base(), text, PackageChanges.model_validate_json(read_bytes(self.changes(version)))
             )
         except (PackageError, ValueError) as error:
-            raise Damaged(f"{self.changes(version)}: does not give version {version} ({error}); {WAY_OUT}") from None
+            raise Damaged(
+                f"{self.changes(version)}: version {version} cannot be built from this file ({error}); {WAY_OUT}"
+            ) from None
 
     def read_best(self) -> Skill:
         """The best skill: `best_skill/` if a package is trained, else `best_skill.md`."""
@@ -141,7 +143,7 @@ class RunDirectory:
         return json_text(changes(self.base(), skill))
 
     def write_best(self, skill: Skill) -> None:
-        """Write the best skill as targets read it. Only the stored versions have the markers of protected regions."""
+        """Write the best skill as targets read it: without the markers of protected regions."""
         skill = skill.shown
         write_atomic(self.best_skill, skill.text)
         write_atomic(self.skills / "best_skill.md", skill.text)
@@ -152,7 +154,7 @@ class RunDirectory:
             draft.replace(self.best_package)
 
     def roll_back(self, *, step: int, epoch: int, version: int, patch_log_size: int) -> None:
-        """Remove files of an interrupted step or epoch end: those after the given step, epoch and version."""
+        """Remove the files that an interrupted step or epoch end left: all after the given step, epoch and version."""
         self.patch_log.truncate(patch_log_size)
         if self.conflicts.exists():
             rows = read_jsonl(self.conflicts) if step else []  # if a run is repeated, the file may be damaged
@@ -172,7 +174,7 @@ class RunDirectory:
     def irregular(self) -> Path | None:
         """The first entry in the folder that is neither a folder nor a regular file; None if there is none.
 
-        The files of Weights & Biases are left out, because among them are links to its newest logs.
+        The folder of Weights & Biases is not searched, because it has links to the newest logs.
         """
         found = entries(self.root, self.trackers / "wandb" / "wandb")
         strange = (e for e in found if not e.is_file(follow_symlinks=False) and not e.is_dir(follow_symlinks=False))
@@ -182,18 +184,17 @@ class RunDirectory:
         """Raise Damaged if the run contains links, pipes or devices, which could lead out of the run's folder."""
         if path := self.irregular():
             raise Damaged(
-                f"{path}: is a link, a pipe or a device; a run holds only folders and regular files. Remove the link, "
-                "pipe or device, or "
-                "put a copy of the file in its place"
+                f"{path}: is a link, a pipe or a device, but a run may have only folders and regular files; remove it, "
+                "or replace a link with a copy of the file"
             )
 
     @contextmanager
     def held(self, *, private: bool = False) -> Iterator[None]:
-        """Lock this run inside the block; a second trainer gets an error that names the first one. If `private` is
-        true, the folder is closed to other users of the machine.
+        """Lock this run inside the block. A second trainer gets an error that names the first trainer. If `private` is
+        true, other users of the machine cannot open the folder.
 
-        The kernel removes the lock when the process ends for any reason. So the number of an ended process in the file
-        does not lock the run, even if a different process has this number now.
+        The kernel removes the lock when the process ends, for whatever reason. The process id in the lock file is only
+        for the error message. So an old id does not lock the run, even if a new process has the same id.
         """
         make_folder(self.root, private=private)
         self.check_files()
@@ -239,8 +240,8 @@ class RunDirectory:
 
     @contextmanager
     def as_written(self) -> Iterator[None]:
-        """If a damaged file of the run causes an error inside the block, raise one that names `skillopt verify`
-        instead."""
+        """If a damaged file of the run causes an error inside the block, raise Damaged instead, with the advice to run
+        `skillopt verify`."""
         try:
             yield
         except SkillOptError:
@@ -249,7 +250,7 @@ class RunDirectory:
             if isinstance(error, OSError) and error.errno != errno.ENAMETOOLONG:  # a version's name is too long
                 raise
             words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-            way_out = f"`skillopt verify {self.root}` names it"
+            way_out = f"`skillopt verify {self.root}` names the file"
             raise Damaged(f"{self.root}: a file of this run is not as it was written ({words}); {way_out}") from error
 
     @property
@@ -258,7 +259,7 @@ class RunDirectory:
         return self._lock_path.exists()
 
     def busy(self) -> bool:
-        """Is a process working on this run? The lock is not changed."""
+        """Is a process working on this run? This call does not change the lock."""
         if not self._lock_path.exists():
             return False
         with open_regular(self._lock_path) as file:
@@ -270,13 +271,13 @@ class RunDirectory:
 
 
 ANNOUNCED_IN = "SKILLOPT_ANNOUNCED_IN"
-"""Environment variable that names a file. A command writes its folder into the file, for the program that started the
-command."""
+"""The environment variable with the path of a file. A command writes into this file which folder it works in, so the
+program that started the command knows the folder."""
 
 
 def announce(folder: Path, *, finished: bool = False) -> None:
-    """Write into the file that the environment variable names: the folder that this command works in, and whether its
-    work was finished before. Only the first call writes, because a command may start other commands."""
+    """Tell the program that started this command the folder of its work, and whether the work was finished before (see
+    `ANNOUNCED_IN`). Only the first call writes, because a command may start other commands."""
     if file := os.environ.pop(ANNOUNCED_IN, ""):
         write_atomic(Path(file), json_text({"folder": str(folder.resolve()), "finished": finished}))
 
@@ -288,7 +289,7 @@ def _read_own(folder: Path) -> Skill:
 
 
 def make_folder(path: Path, *, private: bool) -> None:
-    """Create a folder. If `private` is true, the folder is closed to other users, even if it existed before."""
+    """Create a folder. If `private` is true, other users cannot open the folder, even if it existed before."""
     path.mkdir(parents=True, exist_ok=True, mode=0o700 if private else 0o777)
     if private and path.stat().st_mode & 0o077:
         with suppress(PermissionError):  # a folder of another user can be closed only by that user
@@ -296,8 +297,8 @@ def make_folder(path: Path, *, private: bool) -> None:
 
 
 def is_private(chosen: bool | None, output_root: str) -> bool:
-    """Are runs closed to other users? `chosen` decides; if it is None, they are closed if there is a `.env` in the
-    working folder, in the output folder or next to the output folder."""
+    """True if other users must not open the runs. `chosen` decides. If `chosen` is None, the answer is True if there is
+    a `.env` in the working folder, in the output folder or next to the output folder."""
     root = Path(output_root).absolute()
     near = any((folder / ".env").exists() for folder in (Path.cwd(), root, root.parent))
     return near if chosen is None else chosen
@@ -323,8 +324,8 @@ def short_hash(identity: object) -> str:
 
 
 def resolve_run(path: Path) -> Path:
-    """The folder of the run that a path names: a run's folder itself, or the newest run in a folder of runs. Raises
-    Damaged if the run contains links, pipes or devices."""
+    """The folder of a run. `path` is this folder itself, or a folder of several runs; then the newest run is taken.
+    Raise Damaged if the run contains links, pipes or devices."""
     run = RunDirectory(path)
     if not run.config_json.exists():
         runs = [(each.stat().st_mtime, each.parent) for each in path.glob("*/config.json")]
@@ -335,7 +336,7 @@ def resolve_run(path: Path) -> Path:
 
 
 def best_in(path: Path) -> Path:
-    """Path of the best skill if `path` names a run (`resolve_run`); any other path is returned unchanged."""
+    """Path of the best skill if `path` names a run (see `resolve_run`); any other path is returned unchanged."""
     if not path.is_dir() or (path / FILE).is_file():
         return path
     run = RunDirectory(resolve_run(path))

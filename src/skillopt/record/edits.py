@@ -22,7 +22,7 @@ class Pattern(Record):
 
 
 class Dropped(Record):
-    """An edit of a reply that could not be used, and the reason."""
+    """An unusable edit of a reply, and the reason why it is unusable."""
 
     kind: str
     reason: str
@@ -50,8 +50,8 @@ class Patch(Record):
     patterns: tuple[Pattern, ...] = ()
     edits: tuple[Edit, ...] = ()
     minimal: tuple[Edit, ...] | None = None
-    """Wordings of the minimal remedy (one or two sentences on what is missing). The best wording is compared with all
-    edits together."""
+    """Wordings of the minimal remedy (one or two sentences that say what is missing). The gate compares the best
+    wording with all edits together."""
     findings: tuple[ReportedFinding, ...] = ()
     """The analyst's findings, for later steps."""
     dropped: tuple[Dropped, ...] = ()
@@ -59,19 +59,19 @@ class Patch(Record):
     """The reason why there is no usable reply; empty if there is a usable reply."""
     unreachable: bool = False
     unusable: tuple[str, ...] = ()
-    """The problems of unusable replies, even if another try gave a usable reply."""
+    """The problems of unusable replies. They are recorded even if another try gave a usable reply."""
     leaks: tuple[Leak, ...] = ()
     """Edits that copy long strings from training items."""
 
 
 class Pooled(Record):
-    """One edit in place of all edits that say the same."""
+    """One edit that replaces all edits that say the same."""
 
     edit: Edit
     support: int
     """The number of trajectories that the edit cites."""
     merged: tuple[str, ...]
-    """The ids of the edits that were merged into this edit, and its own id."""
+    """The ids of the edits that were merged into this edit, and this edit's own id."""
 
 
 class Conflict(Record):
@@ -81,7 +81,7 @@ class Conflict(Record):
     b: Edit | None = None
     reason: str
     applied: str = ""
-    """The side that is applied at once because the evidence for it is clear: `a`, `b`, or empty for neither."""
+    """The side (`a` or `b`) that is applied at once because its evidence is clear; empty if neither is applied."""
 
     @property
     def sides(self) -> dict[str, Edit]:
@@ -102,17 +102,17 @@ class FiledConflict(Conflict):
 
 
 class Asked(Record):
-    """The outcome of a merge request to the optimizer."""
+    """The outcome of one request that asked the optimizer to merge edits."""
 
     stage: str
     lost: str = ""
     """The reason why there is no usable reply; empty if there is a usable reply."""
     unusable: tuple[str, ...] = ()
-    """The problems of replies, or of parts of a reply, that could not be used."""
+    """The problems of unusable replies, or of unusable parts of a reply."""
 
 
 class EditPool(Record):
-    """The edits of a step after merging: each idea occurs once."""
+    """The edits of a step after edits that say the same were merged."""
 
     edits: tuple[Pooled, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
@@ -126,18 +126,18 @@ class EditPool(Record):
 
 
 class Relevance(Record):
-    """The reasons for an edit's rank."""
+    """The figures that decide an edit's rank."""
 
     new_failures: int
-    """The number of failures that this edit covers and no edit with a better rank covers."""
+    """The number of failures that this edit covers, but that no better-ranked edit covers."""
     support: int
     """The number of all failures that this edit covers."""
     new_cause: bool
-    """True if no edit with a better rank answers the same cause."""
+    """True if no better-ranked edit is about the same cause."""
 
 
 class Ranked(Record):
-    """An edit with its rank, and the reason why it was selected or not."""
+    """An edit with its relevance, and the reason why it was or was not selected."""
 
     edit: Edit
     support: int

@@ -1,4 +1,4 @@
-"""The events of a run: a type for each kind of line in `events.jsonl`, for listeners and for users' callbacks."""
+"""The events of a run, for listeners and users' callbacks. Each kind of line in `events.jsonl` has its own type."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Event(Record):
 
 
 class NearestRun(Record):
-    """An earlier run of the benchmark, and the settings in which the new run differs (earlier value, new value)."""
+    """The earlier run with the most similar settings, and each different setting with its earlier and its new value."""
 
     run: str
     settings: dict[str, tuple[JsonValue, JsonValue]]
@@ -94,10 +94,10 @@ class RunStarted(Event):
     """The run's folder."""
     resumed: bool
     finished: bool
-    """True if the run was finished before."""
+    """True if the run was already finished."""
     best_skill: str
     differs: NearestRun | None
-    """The earlier run whose settings are nearest; only for a new run."""
+    """The earlier run with the most similar settings, if there is one; only for a new run."""
     done: int
     """The number of steps that were finished before."""
     steps: int
@@ -113,13 +113,13 @@ class RunStarted(Event):
     scheduler_reason: str = ""
     """The reason why `auto` chose the schedule."""
     phase: Phase | None = None
-    """The extension of a finished run that begins now."""
+    """If a finished run is now extended, its new phase; else None."""
     reads_again: bool = False
-    """True if the test split was read before, and is read again at the end."""
+    """True if the test split was read before, and will be read again at the end."""
 
 
 class RepliesReused(Event):
-    """A new run takes over the replies that an earlier run has paid for."""
+    """A new run reuses the replies that an earlier run has paid for."""
 
     path: str
     """The earlier run's folder."""
@@ -127,7 +127,7 @@ class RepliesReused(Event):
 
 
 class Advice(Event):
-    """A warning that `skillopt doctor` would show."""
+    """Warnings that `skillopt doctor` would also show."""
 
     checks: tuple[Check, ...]
 
@@ -135,7 +135,7 @@ class Advice(Event):
 class EvaluationStarted(Event):
     split: str
     name: str
-    """The name of the measurement: initial, best, no_skill or remeasured."""
+    """The name of the measurement: `initial`, `best`, `no_skill` or `remeasured`."""
     items: int
 
 
@@ -158,14 +158,13 @@ class LettersOpened(Event):
     """A handoff has new letters, which wait for replies."""
 
     numbers: tuple[int, ...]
-    """The numbers of the new letters."""
     folder: str
     waiting: int
     """The number of all letters that wait for a reply."""
 
 
 class SetAside(Event):
-    """Items are left out for every skill, because the endpoint refuses them for their content."""
+    """Items are left out for every skill, because they cannot be measured (the endpoint may refuse their content)."""
 
     items: dict[str, str]
     """The reason, by item."""
@@ -182,7 +181,7 @@ class Unmeasured(Event):
 
 
 class Retrying(Unmeasured):
-    """Items could not be measured, and are tried again."""
+    """Items could not be measured; they are tried again."""
 
 
 class RolloutStarted(Event):
@@ -221,7 +220,7 @@ class GateDecided(Evidence, Event):
 
 
 class CreditTried(Evidence, Event):
-    """The gate has tried a part of a rejected candidate, or the minimal remedy (one edit)."""
+    """The gate has tried some edits of a rejected candidate, or the minimal remedy (one edit)."""
 
     edits: int
 
@@ -251,7 +250,7 @@ class SlowUpdateStarted(Event):
 
 class SlowUpdateFinished(Event):
     counts: dict[str, int]
-    """The number of items by class: improved, regressed, persistent_fail, stable_success."""
+    """The number of items by class: `improved`, `regressed`, `persistent_fail` and `stable_success`."""
     lost: str
     """The reason why there is no guidance; empty if there is guidance."""
     gate: Evidence
@@ -281,7 +280,7 @@ class Stopping(Event):
     in_flight: int
     """The number of calls in flight; their replies are paid for and stored."""
     letters: int
-    """The number of letters that stay without a reply."""
+    """The number of letters without a reply. The run does not wait for these replies."""
 
 
 class RunStopped(Event):
@@ -345,7 +344,7 @@ class Moment(Record):
     in_flight: dict[str, int]
     """Calls in flight, by role."""
     spent: dict[str, tuple[Number, Number | None]]
-    """The minutes, calls, tokens and dollars used so far, each with its limit (None: no limit)."""
+    """The minutes, calls, tokens and dollars used so far, each with its limit (None if there is no limit)."""
     letters: WaitingLetters
     throttled: tuple[ThrottledModel, ...]
 
@@ -385,7 +384,7 @@ Listener = Callable[[Event], None]
 
 
 class Events:
-    """Appends to `events.jsonl` and calls the listeners."""
+    """Appends events to `events.jsonl`, and calls the listeners with each event."""
 
     def __init__(self, path: Path | None, listeners: tuple[Listener, ...] = ()) -> None:
         self._file = open_regular(path, "a+b") if path else None
@@ -427,7 +426,7 @@ EventRow = dict[str, JsonValue]
 
 
 def parsed(line: bytes) -> EventRow | None:
-    """A line of `events.jsonl`; None if it is not an event."""
+    """The event in a line of `events.jsonl`; None if the line is not an event."""
     try:
         row = _ROW.validate_json(line)
     except (ValueError, RecursionError):
@@ -442,8 +441,8 @@ def last_events(path: Path, most: int) -> list[EventRow]:
 
 
 def events_after(path: Path, offset: int, most: int = 512 * 1024) -> Iterator[tuple[int, EventRow]]:
-    """The events in complete lines after `offset`, each with the offset of its end. At most `most` bytes are read. A
-    file that shrank is read from its start."""
+    """The events in complete lines after `offset`, each with the offset of its end. At most `most` bytes are read. If
+    the file is now shorter than `offset`, it is read from its start."""
     try:
         with open_regular(path) as file:
             size = file.seek(0, 2)
@@ -460,8 +459,8 @@ def events_after(path: Path, offset: int, most: int = 512 * 1024) -> Iterator[tu
 
 
 def event_page(path: Path, skip: int, count: int, text: str) -> tuple[list[EventRow], int]:
-    """Return up to `count` events that contain `text`, newest first, after the first `skip`; and the number of all of
-    them."""
+    """Return one page of the events that contain `text`, and the number of all such events. The newest event is first.
+    The page begins after `skip` events and has up to `count` events."""
     needle, events, total = text.casefold(), [], 0
     for line in reversed(read_bytes(path).split(b"\n") if path.exists() else []):
         if not line or (needle and needle not in line.decode("utf-8", "replace").casefold()):

@@ -19,17 +19,17 @@ from skillopt.version import __version__
 
 
 def export(run: RunDirectory, to: Path, *, description: str = "", overwrite: bool = False) -> tuple[str, ...]:
-    """Write the run's best skill as a package into the folder `to`, and return the paths of its files. The folder's
-    name is the name of the package.
+    """Write the run's best skill as a package into the folder `to`, and return the paths of the written files. The
+    folder's name becomes the package's name.
 
-    If the run began with a package, only the trained part of that package changes. Else the package gets front matter
-    that says where the skill comes from.
+    If the run began with a package, only the trained part of that package changes. Else the new package gets front
+    matter that says where the skill comes from.
     """
     if not run.best_skill.is_file() or not run.config_json.is_file():
         raise UserError(f"{run.root}: is not a run's folder (it has no best_skill.md)")
     to = Path(to).absolute()
     if to.resolve().is_relative_to(run.root.resolve()):
-        raise UserError(f"{to}: is inside the run's folder, which export does not change; choose another folder")
+        raise UserError(f"{to}: is inside the run's folder, which export must not change; choose another folder")
     if to.exists() and not to.is_dir():
         raise UserError(f"{to}: is not a folder; choose another name")
     if to.exists() and any(to.iterdir()) and not overwrite:
@@ -54,10 +54,10 @@ def _given_back(run: RunDirectory, skill: Skill, base: Skill) -> Package:
 
 def _fresh(run: RunDirectory, skill: Skill, name: str, description: str) -> Package:
     if problem := name_problem(name):
-        raise UserError(f"--to: {problem}; '{suggested_name(name)}' is possible")
+        raise UserError(f"--to: {problem}; choose another name, such as '{suggested_name(name)}'")
     summary, settings = Run(run).summary, Run(run).settings
     if summary is None:
-        raise UserError(f"{run.root}: has no summary.json; resume the run first")
+        raise UserError(f"{run.root}: has no summary.json yet; resume the run first")
     description = one_line(description) or _described(summary, skill)
     metadata = {"generator": f"skillopt {__version__}", **_provenance(run, summary, settings, skill)}
     lines = [f"name: {name}", f"description: {quoted(description)}", "metadata:"]
@@ -89,8 +89,8 @@ def _provenance(run: RunDirectory, summary: Summary, settings: Settings, skill: 
 
 
 def _write(to: Path, skill: Skill) -> tuple[str, ...]:
-    """Write a skill's files. A new folder appears only when it is complete; in an existing folder each file is
-    replaced, and no link is followed."""
+    """Write a skill's files. A new folder appears only when it is complete. In an existing folder, each file is
+    replaced, and links are not followed."""
     place = to.resolve()
     for path in skill.files:
         _check_free(place, path)
@@ -107,8 +107,8 @@ def _write(to: Path, skill: Skill) -> tuple[str, ...]:
 
 
 def _check_free(folder: Path, path: str) -> None:
-    """Raise an error if this file of a package cannot be written here: a link leads elsewhere, or a folder has its
-    name."""
+    """Raise an error if the file at `path` cannot be written into the folder: a link or file has the name of one of its
+    parent folders, or a folder has the name of the file."""
     above = [folder / part for part in Path(path).parents if part.name]
     if linked := next((part for part in above if part.is_symlink() or (part.exists() and not part.is_dir())), None):
         raise UserError(f"{linked}: is not a folder, and the package has a folder of that name; remove this file")

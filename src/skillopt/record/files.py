@@ -1,5 +1,5 @@
-"""Reads and writes a run's files. A crash leaves the old or the new file, never half a file. Only regular files are
-read."""
+"""Reads and writes a run's files. After a crash, a file has its old or its new content, never half of it. Only
+regular files are read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from skillopt.skill.folder import open_regular
 
 
 def draft_of(path: Path) -> Path:
-    """A temporary name for a file or folder. It is random, so nobody can have put a link there."""
+    """A temporary name for a file or folder. It is random, so nobody can have put a link there before."""
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
 
 
@@ -28,7 +28,7 @@ def is_draft(name: str) -> bool:
 
 
 def entries(folder: Path | str, skip: Path | None = None) -> Iterator[os.DirEntry[str]]:
-    """All entries below a folder, but not those below `skip`. Links are not followed; folders may disappear."""
+    """All entries below a folder, but not those below `skip`. Links are not followed. Folders may vanish meanwhile."""
     try:
         with os.scandir(folder) as found:
             listed = list(found)
@@ -41,7 +41,7 @@ def entries(folder: Path | str, skip: Path | None = None) -> Iterator[os.DirEntr
 
 
 def write_atomic(path: Path, text: str) -> None:
-    """Replace a file in one move: the text is synced to disk under another name, which then becomes `path`."""
+    """Replace a file in one move: the text is synced to disk under a temporary name, then renamed to `path`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = draft_of(path)
     try:
@@ -58,7 +58,7 @@ def write_atomic(path: Path, text: str) -> None:
 
 
 def write_brief(path: Path, value: Any) -> None:
-    """Replace a file that shows the current moment. Readers never see half a file. The call does not sync to disk."""
+    """Replace a short-lived file, such as live.json, without syncing it to disk. Readers never see half a file."""
     draft = draft_of(path)
     try:
         with draft.open("x", encoding="utf-8") as file:
@@ -104,7 +104,7 @@ def append_jsonl(path: Path, rows: Iterable[Any]) -> None:
 
 
 def torn(file: BinaryIO) -> bool:
-    """Does the file end in half a line? If so, the next line must begin with a line break."""
+    """Does the file end in half a line? If so, a line break must be written before the next line."""
     if not file.seek(0, os.SEEK_END):
         return False
     file.seek(-1, os.SEEK_END)
@@ -128,12 +128,12 @@ def read_bytes(path: Path, most: int = -1) -> bytes:
 
 
 def read_text(path: Path, errors: str = "strict") -> str:
-    """The file's text with unchanged line ends. The caller resolves links in a path that a user gave."""
+    """The file's text with unchanged line ends. If the path comes from a user, the caller must resolve its links."""
     return read_bytes(path).decode("utf-8", errors)
 
 
 def digest(value: Any) -> str:
-    """A checksum of a JSON value, which does not depend on the layout on disk."""
+    """A checksum of a JSON value. It is the same for every layout of the value's text."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -147,7 +147,7 @@ def file_digest(path: Path, size: int | None = None) -> str:
 
 
 def sync_folder(path: Path) -> None:
-    """Sync the file names of a folder to disk, so a power cut does not undo a rename."""
+    """Sync the names of a folder's files to disk, so a power cut does not undo a rename."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

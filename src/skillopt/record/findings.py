@@ -1,4 +1,4 @@
-"""Findings about the tasks and the target, in the state, in patches.json and in the meta skill's findings.json."""
+"""Findings about the tasks and the target. They are stored in the state, in patches.json and in findings.json."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 from skillopt.record.base import Record
 
 FindingKind = Literal["rule", "form", "hypothesis"]
-"""The kind of finding: a rule of the task, a form that the target follows or does not follow, or an open hypothesis."""
+"""The kind of finding: a rule of the tasks, a form of text that the target does or does not follow, or a hypothesis."""
 
 
 class ReportedFinding(Record):
@@ -36,7 +36,7 @@ class TaskFinding(Record):
     contradicts: tuple[str, ...] = ()
     """Training tasks that contradict the finding."""
     tested: int = 0
-    """The last later step whose batch supported or contradicted the finding; 0 if there is no such step."""
+    """The last step after `step` whose batch supported or contradicted the finding; 0 if there is no such step."""
 
     @property
     def refuted(self) -> bool:
@@ -44,7 +44,7 @@ class TaskFinding(Record):
 
     @property
     def status(self) -> str:
-        """The evidence on the finding in words, for requests to the optimizer."""
+        """The evidence for and against the finding in words, for requests to the optimizer."""
         tasks = "task" if len(self.supports) == 1 else "tasks"
         counts = f"{len(self.supports)} {tasks} for it, {len(self.contradicts)} against it"
         if self.refuted:

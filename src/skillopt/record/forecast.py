@@ -1,4 +1,4 @@
-"""Records that are made before a run: the plan with its ranges, and the doctor's checks."""
+"""Records that are made before a run: the plan with its ranges, and the checks of `skillopt doctor`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from skillopt.record.costs import Bill
 from skillopt.record.summary import Forecast, PlanFigures, PlannedSteps, Summary
 
 SPREAD = 1.7
-"""The factor between the likely value and each end of an estimate's range. For fifteen simulated runs that did all
-their steps, the calls of all fifteen were within the range, and the tokens of thirteen were within it
+"""The factor between the likely value and each end of an estimate's range. Fifteen simulated runs that did all their
+steps were compared with their plans: the calls were within the range in all fifteen runs, the tokens in thirteen
 (tests/preflight/test_plan.py). The factor has not been measured with real models."""
 
 
@@ -30,7 +30,7 @@ class Estimate(Record):
 
 
 class Check(Record):
-    """One line of the doctor's checklist."""
+    """One line of the checklist that `skillopt doctor` prints."""
 
     name: str
     status: Literal["pass", "warn", "fail"]
@@ -43,7 +43,7 @@ def total(parts: Iterable[Estimate]) -> Estimate:
 
 
 class StagePlan(Record):
-    """The calls of one stage of one role."""
+    """The planned calls of one role in one stage."""
 
     role: str
     stage: str
@@ -54,7 +54,7 @@ class StagePlan(Record):
     prompt: float
     """Prompt tokens per call."""
     shared: float = 0.0
-    """Prompt tokens at the beginning that are the same in all calls of a round."""
+    """The number of tokens at the beginning of the prompt that are the same in all calls of a round."""
 
 
 class Plan(Record):
@@ -74,7 +74,7 @@ class Plan(Record):
     """Dollars by role; None if the price is unknown."""
     seconds: Estimate = Estimate()
     call_seconds: dict[str, float] = Field(default={})
-    """The assumed seconds of one call, by role."""
+    """The assumed duration of one call in seconds, by role."""
     widths: dict[str, int] = Field(default={})
     """The maximum number of calls at the same time, by role."""
 
@@ -83,7 +83,7 @@ class Plan(Record):
 
 
 class Preflight(Record):
-    """The plan and the warnings that the caller of a training passes to the training."""
+    """The plan and the warnings from before a training. The caller passes them to the training."""
 
     plan: Plan
     advice: list[Check] = Field(default=[])
@@ -111,7 +111,7 @@ def with_real_figures(plan: Plan, summary: Summary) -> PlanFigures:
 
 
 def with_current_costs(summary: Summary, costs: Bill) -> Summary:
-    """The summary with the costs until now; they are also put among the plan's real figures."""
+    """The summary with the costs so far. The real figures next to the plan are updated, too."""
     current = summary.model_copy(update=dict(costs))
     if summary.plan is None:
         return current

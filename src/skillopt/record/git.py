@@ -36,13 +36,13 @@ class Repository:
         done = None if ref.startswith("-") else _git(self.top, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
         if done is None or done.returncode:
             raise UserError(
-                f"'{ref}': {self.top} has no such commit, and there is no such file; name a branch, tag or commit that "
-                f"was fetched (git fetch origin; in CI a full checkout), a file, or `none` for no skill"
+                f"'{ref}': {self.top} has no such commit, and there is no such file; name a file, `none` for no skill, "
+                f"or a branch, tag or commit that was fetched (`git fetch origin`; in CI, check out the full history)"
             )
         return done.stdout.decode().strip()
 
     def inside(self, path: Path) -> str:
-        """A path relative to the top folder of the repository."""
+        """The path relative to the top folder of the repository. Raise UserError if the path is outside."""
         place = path.resolve()
         if not place.is_relative_to(self.top.resolve()) or "\n" in str(place):
             raise UserError(f"{path}: is outside of the repository {self.top}; name a file inside the repository")

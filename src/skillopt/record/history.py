@@ -15,7 +15,7 @@ _RECORDS = TypeAdapter(list[StepRecord])
 
 
 class History:
-    """Writes `history.json` again after each step."""
+    """Keeps the step records, and rewrites `history.json` after each step."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -25,8 +25,8 @@ _TOTALS = """
         sum(iif(instr(substr(reply, 1, 200), '"written": '), json_extract(reply, '$.usage.written'), 0))
         AS written_tokens FROM replies WHERE paid GROUP BY role, stage, model ORDER BY role, stage, model
 """
-"""The query for the totals, with columns in the order of the fields of `Total`. There is no column for tokens written
-to a cache, so journals of earlier versions can be read; these tokens are read from replies that contain them."""
+"""The query for the totals. Its columns have the order of the fields of `Total`. Tokens that were written to a cache
+are read from the stored replies: a column for them would make the journals of earlier versions unreadable."""
 _TABLES = f"""
     CREATE TABLE replies (
         paid INTEGER NOT NULL,
@@ -54,12 +54,12 @@ UNREADABLE = (sqlite3.DatabaseError, UnicodeDecodeError)
 """Errors of SQLite for a damaged file: a UnicodeDecodeError if SQLite's message contains bytes that are not text, else
 a DatabaseError."""
 SENT = "sent"
-"""The key in an optimizer's stored reply under which the request is stored, with its step or epoch."""
+"""The key of the request in a stored reply of the optimizer. Its value has the messages and the request's name."""
 _INSERT = "INSERT INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 def seal(*fields: object) -> str:
-    """The checksum that is stored with a row, because SQLite does not notice a changed byte in a text."""
+    """The checksum of a row. It is stored in the row, because SQLite does not notice a changed byte in a text."""
     text = "\0".join(map(str, fields))
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
@@ -74,15 +74,15 @@ class JournalRow:
     stage: str
     model: str
     turn: int
-    """1 for the first call of a rollout; a different number for later calls."""
+    """1 for the first call of a rollout; another number for its later calls."""
     reply: dict[str, Any]
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
     usd: float | None = None
-    """The cost in dollars that the model reports."""
+    """The cost in dollars that the model reports; None if it reports none."""
     calls: int = 1
-    """The number of calls that this row records; 0 for a rollout whose single calls have their own rows."""
+    """The number of calls that this row counts; 0 for a whole rollout if each of its calls has its own row."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,10 +111,10 @@ class Journal:
     """
 
     def __init__(self, path: Path | str, *, shared: Path | None = None) -> None:
-        """`shared` is a journal of several runs. Each run takes from it replies that another run has paid for."""
+        """`shared` is a journal that several runs use: each run takes the replies that other runs paid for."""
         self.path = Path(path)
         self._pending: list[tuple[JournalRow, asyncio.Future[None] | None]] = []
-        """The rows of the next transaction, each with the callers that wait for it."""
+        """The rows of the next transaction, each with the future that its caller awaits (None if no caller waits)."""
         self._shared = Journal(shared) if shared else None
         _take_after_folder(self.path)
         try:
@@ -146,7 +146,7 @@ class Journal:
         return self._borrow(key, attempt, self._shared) if self._shared else None
 
     def _borrow(self, key: str, attempt: int, shared: Journal) -> dict[str, Any] | None:
-        """Copy a reply that another run paid for. The copy is not part of this run's totals."""
+        """Copy a reply that another run paid for. The copy does not count in this run's totals."""
         query = f"SELECT {REPLIES} FROM replies WHERE key=? AND attempt=?"  # noqa: S608
         if row := shared._db.execute(query, (key, attempt)).fetchone():
             self._db.execute(_INSERT, _sealed((0, *row[1:])))
@@ -202,7 +202,7 @@ class Journal:
             self._shared.take(records)
 
     def take(self, records: list[JournalRow]) -> None:
-        """Copy rows of another journal that this journal does not have."""
+        """Copy those rows of another journal that are missing in this journal."""
         self._write([record for record in records if self.get(record.key, record.attempt) is None])
 
     @property
@@ -211,8 +211,8 @@ class Journal:
         return self._count
 
     def adopt(self, other: Path) -> int:
-        """Copy another run's replies, which are not part of this run's totals. Return the number of copied replies; 0
-        if the other journal cannot be read."""
+        """Copy another run's replies. The copies do not count in this run's totals. Return the number of copies; 0 if
+        the other journal cannot be read."""
         try:
             self._db.execute("ATTACH ? AS other", (str(other),))
             columns = REPLIES.replace("paid", "0")
@@ -267,7 +267,7 @@ class OptimizerExchange(BaseModel):
 
     stage: str
     label: str
-    """The name of the request: the seed, the stage, and the minibatch or epoch."""
+    """The name of the request. It consists of the seed, the stage, and the minibatch or epoch."""
     attempt: int
     messages: list[SentMessage]
     reply: str
@@ -276,7 +276,7 @@ class OptimizerExchange(BaseModel):
 
 
 def read_exchanges(path: Path) -> list[OptimizerExchange]:
-    """The requests to the optimizer with its replies; empty for runs of versions that did not store requests."""
+    """The requests to the optimizer and their replies; empty if the run's version did not store requests."""
     if not path.is_file():
         return []
     wanted = "SELECT stage, attempt, prompt_tokens, completion_tokens, reply FROM replies WHERE role = 'optimizer'"
@@ -316,8 +316,8 @@ def _totals(db: sqlite3.Connection) -> list[Total]:
 
 
 def _take_after_folder(path: Path) -> None:
-    """If the folder is private, make the journal private, too, so it stays private if it is copied or moved.
-    SQLite gives its other files the same access rights."""
+    """If the folder is private, make the journal private, too, so the journal stays private if it is copied or moved.
+    SQLite gives the journal's other files the same access rights."""
     with contextlib.suppress(OSError):  # SQLite reports the error when it opens the file
         if path.parent.is_dir() and not path.parent.stat().st_mode & 0o077 and str(path) != ":memory:":
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))

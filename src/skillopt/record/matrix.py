@@ -1,12 +1,12 @@
-"""The matrix of skills and targets, one word per cell: `check --json` prints it, `check --watch FILE` records it."""
+"""The matrix of skills and targets, one word per cell. `check --json` prints it; `check --watch FILE` records it."""
 
 from __future__ import annotations
 
 from skillopt.record.base import Document, Interval, Record
 
 RANKS = {"keep": 2, "prune": 2, "retire": 1, "retrain": 0}
-"""The ranks of verdicts; a higher rank is better. A cell without a verdict has a different word, such as `cannot
-tell`."""
+"""The ranks of the verdicts; a higher rank is better. A cell without a verdict has no rank, and another word, such as
+`cannot tell`."""
 
 
 class MatrixCell(Record):
@@ -15,19 +15,19 @@ class MatrixCell(Record):
     skill: str
     target: str
     word: str
-    """The verdict: keep, prune, retire or retrain. Without a verdict: cannot tell, not measured, stopped, error or
-    unchanged."""
+    """The verdict: `keep`, `prune`, `retire` or `retrain`. If there is no verdict: `cannot tell`, `not measured`,
+    `stopped`, `error` or `unchanged`."""
     why: str
-    """The measured reason in a sentence."""
+    """The reason for the word in a sentence, with the measured figures."""
     hash: str
     """The hash of the skill."""
     tokens: int
     score: float | None
     interval: Interval | None
     no_skill: float | None
-    """The score without any skill on the same items."""
+    """The score on the same items without any skill."""
     recorded: float | None
-    """The score that was recorded when this text was first measured on this target."""
+    """The score from the first time that this text of the skill was measured with this target."""
 
     @property
     def rank(self) -> int | None:

@@ -17,7 +17,7 @@ from skillopt.skill.package import Package, PackageError, problems, read_package
 
 
 def package_file(path: str | Path) -> Path | None:
-    """The SKILL.md of the package that a path names (this file or its folder); None if the path names no package."""
+    """The SKILL.md of a package. `path` is this file or its folder. None if there is no package."""
     place = Path(path)
     if place.is_dir():
         place = place / FILE
@@ -32,7 +32,7 @@ def open_package(file: Path) -> Package:
 
 
 def checked_package(folder: Path) -> Package:
-    """Return the package in a folder if it can be trained and exported; else raise UserError with the problem."""
+    """Return the package in a folder. Raise UserError with the problem if it cannot be trained and exported."""
     file = package_file(folder)
     if file is None:
         raise UserError(f"{folder}: is not a skill package; it needs a {FILE} that begins with front matter (---)")
@@ -55,8 +55,8 @@ def read_skill(path: Path) -> Skill:
 
 
 def whole_package(folder: Path) -> Skill:
-    """Read and check the package in a folder. Raise a UserError that names the file if one cannot be read or contains a
-    secret."""
+    """Read and check the package in a folder. If a file cannot be read or contains a secret, raise a UserError
+    that names the file."""
     try:
         skill = read_folder(folder)
     except PackageError as error:
@@ -68,9 +68,10 @@ def whole_package(folder: Path) -> Skill:
 
 
 def keep_package(init_skill: str, skill: Skill, run: RunDirectory) -> None:
-    """Copy the package that a run starts from into the run, once and in one move.
+    """Copy the package that a run starts from into the run's folder. The copy appears in one move, and only once.
 
-    `skill` is what the run trains: the package itself, or only its description (then the folder is read).
+    `skill` is what the run trains: the whole package, or only its description. In the second case, the package is read
+    from the folder of `init_skill`.
     """
     file = package_file(init_skill) if init_skill and not skill.is_package else None
     if file is None and not skill.is_package:
@@ -98,7 +99,7 @@ def package_hash(init_skill: str) -> str:
 
 
 def zipped(skill: Skill) -> bytes:
-    """A zip archive of all files of a package. The archives of the same package always have the same bytes."""
+    """A zip archive of all files of a package. The same package always gives the same bytes."""
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, content in skill.files.items():

@@ -1,4 +1,4 @@
-"""The record of `skillopt probe`, which shows whether there is anything to learn on these tasks, for this target."""
+"""The record of `skillopt probe`, which finds out whether training on these tasks can help this target."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Headroom = Literal["nothing to learn", "form only", "train", "this target cannot
 
 
 class Replies(Record):
-    """Replies of one kind: their number, and shares of them (0 to 1)."""
+    """A group of replies: their number, and the share (0 to 1) of each kind of reply."""
 
     count: int
     right: float
     cut_off: float
     """The share of replies that were cut off at the target's token limit."""
     unparsable: float
-    """The share of wrong replies without the form of an answer: empty, far too long, or not a possible answer."""
+    """The share of replies that are wrong and not in the form of an answer: empty, far too long, or impossible."""
 
     @property
     def unusable(self) -> float:
@@ -28,8 +28,7 @@ class Replies(Record):
 
 
 class ProbePlan(Record):
-    """The expected cost of a probe. Tokens and dollars are estimates; a task with several turns is counted as one
-    call."""
+    """The expected cost of a probe. Tokens and dollars are estimates; for tasks with several turns, so is `calls`."""
 
     calls: int
     tokens: Estimate
@@ -50,21 +49,21 @@ class Probe(ResultFile):
     samples: int
     """The number of samples of each task with the initial skill."""
     temperature: float | None
-    """The temperature of the samples after the first; also of the first sample if the config sets it."""
+    """The temperature of all samples after the first. If the config sets a temperature, all samples use that one."""
     pass_1: float
-    """The mean share of tasks that one sample solves, at the config's own temperature."""
+    """The mean share of tasks that one sample solves. Only samples at the config's own temperature count."""
     pass_any: float
     """The share of tasks that at least one of the samples solves."""
     solved: dict[str, int]
-    """The number of samples that solved a task, by task."""
+    """The number of samples that solved the task, by the task's id."""
     plain: Replies
     """Replies with the initial skill."""
     with_form: Replies | None
-    """Replies with the answer's form shown below the skill, one per task; None if the tasks have no answers."""
+    """One reply per task, with the form of an answer shown below the skill; None if the tasks have no answers."""
     form: str
     """The form of an answer that was shown."""
     majority: MajorityScore | None
-    """The score of always giving the most frequent training answer; None if answers are not a small closed set."""
+    """The score of always giving the most frequent training answer; None if answers are not from a small set."""
     set_aside: dict[str, str]
     """Tasks that the endpoint refuses or the scorer cannot score, and why."""
     plan: ProbePlan

@@ -8,8 +8,8 @@ from skillopt.record.base import Interval, Record
 from skillopt.record.results import CheckWord, ResultFile, Spent
 
 PruneOutcome = Literal["pruned", "nothing to prune", "worse", "cannot tell"]
-"""The result in a word. `worse` and `cannot tell` are verdicts on the last shorter skill; in both cases no skill was
-written."""
+"""The result in a word. `worse` and `cannot tell` are verdicts on the last shorter skill that was tried; in both cases,
+no skill was written."""
 
 
 class PruneTrial(Record):
@@ -29,7 +29,7 @@ class PruneTrial(Record):
 
 
 class Pruning(ResultFile):
-    """pruned/prune.json: a run's best skill without the rules that earn nothing."""
+    """pruned/prune.json: a run's best skill without the rules that are worth nothing."""
 
     verdict: str
     """The result in a sentence or two."""
@@ -47,7 +47,7 @@ class Pruning(ResultFile):
     metric: str
     removed: tuple[str, ...]
     put_back: tuple[str, ...]
-    """Rules that were kept although they have no measured worth: the skill without them was not shown to be as good."""
+    """Rules without measured worth that were kept, because the skill without them was not shown to be as good."""
     trials: tuple[PruneTrial, ...]
     spent: Spent
     """The cost, including the ablation."""

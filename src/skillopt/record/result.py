@@ -27,13 +27,14 @@ class Result:
 
     @property
     def scores(self) -> dict[str, float | None]:
-        """initial_val, best_val, initial_test and best_test; a test score is None until the test split is read."""
+        """The scores `initial_val`, `best_val`, `initial_test` and `best_test`. A test score that was not measured is
+        None."""
         initial, best = self.summary.initial, self.summary.best
         return {"initial_val": initial.val, "best_val": best.val, "initial_test": initial.test, "best_test": best.test}
 
     @property
     def verdict(self) -> str:
-        """The result in plain words: better or not, by how much, why not, and what it cost."""
+        """The result in plain words: whether the skill became better and by how much, or why not; and the cost."""
         return self.summary.verdict
 
     @property

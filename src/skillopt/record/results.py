@@ -1,4 +1,4 @@
-"""The records of measurements: eval_summary.json, comparison.json, check.json, ablations and others."""
+"""The records of measurements, such as eval_summary.json, comparison.json, check.json and ablations."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from skillopt.record.costs import Paid
 
 CheckWord = Literal["better", "no worse", "worse", "cannot tell"]
 PartVerdict = Literal["earns", "harmful", "nothing", "unclear", "together"]
-"""The verdict on a part of a skill. earns: the interval of its worth is above 0; harmful: the interval is below 0;
-nothing: no item changed; unclear: items changed, but the interval includes 0; together: the part alone shows no worth,
-but the score falls if all such parts are left out at once."""
+"""The verdict on a part of a skill. `earns`: the interval of its worth is above 0. `harmful`: the interval is below 0.
+`nothing`: no item changed. `unclear`: items changed, but the interval includes 0. `together`: the part alone shows no
+worth, but the score falls if all such parts are left out at once."""
 
 
 class ScoreWithInterval(Record):
@@ -67,7 +67,7 @@ class _Verdict(ResultFile):
     verdict: str
     """The result in a sentence or two."""
     outcome: str
-    """The result in a word: better, no better, worse, cannot tell, not finished or measured."""
+    """The result in a word: `better`, `no better`, `worse`, `cannot tell`, `not finished` or `measured`."""
 
 
 class EvalSummary(_Verdict):
@@ -148,7 +148,7 @@ class CheckedSkill(SkillFile):
 class CheckRollouts(Record):
     asked: int
     full_pass: int
-    """The number of rollouts if both skills do every item once."""
+    """The number of rollouts that are needed if both skills do every item once."""
 
 
 class BothScores(Record):
@@ -161,7 +161,7 @@ class TaskSeconds(Record):
 
 
 class SideTakes(Record):
-    """The costs of one task with one of the two skills: means over the rollouts."""
+    """The mean costs of a rollout with one of the two skills."""
 
     rollouts: int
     prompt_tokens: float
@@ -204,7 +204,7 @@ class CheckTelemetry(Record):
 
 
 class CheckResult(ResultFile):
-    """check.json: whether a skill is better than, no worse than or worse than another skill."""
+    """check.json: whether one skill is better, no worse or worse than another skill."""
 
     optional: ClassVar = frozenset({"test_reads", "path"})
 
@@ -256,7 +256,7 @@ class AblatedPart(Record):
     losses: int
     verdict: PartVerdict
     names: tuple[str, ...] | None = None
-    """The names of the parts, if several parts were left out together."""
+    """If several parts were left out together, their names."""
 
 
 class Ablation(ResultFile):
@@ -287,7 +287,7 @@ class SweepRow(Record):
 
     trial: int
     values: dict[str, Any]
-    """Values by dotted config key."""
+    """The values of this trial, by dotted config key."""
     run: str
     initial_val: float
     best_val: float
@@ -311,7 +311,7 @@ class Sweep(ResultFile):
     optional: ClassVar = frozenset({"best", "path", "benchmark"})
 
     axes: dict[str, tuple[str, ...]]
-    """Values by dotted config key, as on the command line."""
+    """The values to try, by dotted config key, as they are written on the command line."""
     planned: int
     rows: tuple[SweepRow, ...]
     chosen_by: str
@@ -332,18 +332,18 @@ class ReplicatedRun(Record):
     run: str = ""
     initial_val: float
     best_val: float
-    """The best skill's validation score: from fresh samples if there are any, else from the gate."""
+    """The best skill's validation score. It is from fresh samples if there are any, else from the gate."""
     initial_test: float
     best_test: float
     tasks: dict[str, int] = Field(default={})
     """The number of tasks of each split."""
     interval: dict[str, Interval | None] = Field(default={})
-    """The 95 % intervals by column: initial_val, best_val, initial_test, best_test, gain_val, gain_test."""
+    """The 95 % intervals by column: `initial_val`, `best_val`, `initial_test`, `best_test`, `gain_val`, `gain_test`."""
     accepted: int = 0
     target_calls: int = 0
 
     def value(self, column: str) -> float:
-        """The value in a column of the table; `gain_val` and `gain_test` are differences."""
+        """The value in a column: a score, or for `gain_val` and `gain_test` the best minus the initial score."""
         kind, _, split = column.partition("_")
         scores = {"val": (self.initial_val, self.best_val), "test": (self.initial_test, self.best_test)}[split]
         return {"initial": scores[0], "best": scores[1], "gain": scores[1] - scores[0]}[kind]
@@ -355,16 +355,17 @@ class Replication(_Verdict):
     seeds: tuple[int, ...]
     rows: tuple[ReplicatedRun, ...]
     mean: dict[str, float]
-    """Means over the seeds, by column: initial_val, best_val, initial_test, best_test, gain_val, gain_test."""
+    """Means over the seeds, by column: `initial_val`, `best_val`, `initial_test`, `best_test`, `gain_val` and
+    `gain_test`."""
     interval: dict[str, Interval | None]
     """The 95 % intervals of the means, by column."""
     improved: dict[str, float]
-    """The share of seeds with a higher score than at the start, by split."""
+    """The share of seeds whose best skill scores higher than the initial skill, by split."""
     best_seed_by_validation: int
 
 
 class TransferRow(Record):
-    """The scores of a skill on the tasks that it is transferred to. Scores that were not measured are left out."""
+    """The scores of a skill with the other benchmark or target. Scores that were not measured are left out."""
 
     optional: ClassVar = frozenset({"val", "val_interval", "test", "test_interval", "tokens"})
 
@@ -398,6 +399,6 @@ class Transfer(_Verdict):
 
     @model_serializer(mode="wrap")
     def _with_from(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """The record's fields, with `source` renamed to `from`: Python does not allow this name for a field."""
+        """The record's fields, with `source` renamed to `from`, which Python does not allow as a field's name."""
         fields: dict[str, Any] = serialize(self)
         return {"from" if name == "source" else name: fields[name] for name in fields if fields[name] is not None}

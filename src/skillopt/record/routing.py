@@ -1,4 +1,4 @@
-"""Which skill of a library an agent loads for which request: routing.json, and the table in a report."""
+"""Records of the skill that an agent loads for each request: routing.json, and the table in a report."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ NONE, SEVERAL = "none", "several"
 
 
 class RoutedRow(Record):
-    """Counts of the requests that are for one skill, or for no skill."""
+    """What the agent loaded for the requests that are meant for one skill (or for no skill)."""
 
     expected: str
-    """The skill that the requests are for: its name, or `none`."""
+    """The name of the skill that the requests are meant for, or `none`."""
     loaded: dict[str, int]
-    """The number of requests by what the agent loaded: a skill's name, `none` or `several`."""
+    """The number of requests by the skill that the agent loaded: its name, `none` or `several`."""
 
     @property
     def requests(self) -> int:
@@ -40,7 +40,7 @@ class Misrouted(Record):
 
 
 class Confusion(Record):
-    """The confusion matrix: a row for each skill that requests are for, a column for each skill that was loaded."""
+    """The confusion matrix: one row for each expected skill, and one column for each loaded skill."""
 
     names: tuple[str, ...]
     """The names of the columns: the skills, then `none` and `several` if they occur."""
@@ -53,7 +53,7 @@ class Confusion(Record):
 
 
 class Routing(ResultFile):
-    """routing.json: how well the descriptions of a library lead an agent to the right skill."""
+    """routing.json: how well the descriptions of several skills lead an agent to the right one."""
 
     optional: ClassVar = frozenset({"test_reads", "path"})
 
@@ -73,7 +73,7 @@ class Routing(ResultFile):
 
 
 def confusion(trajectories: Iterable[Trajectory]) -> Confusion:
-    """The confusion matrix of rollouts with a library (`env.options.skills`). Their outputs are the loaded skills."""
+    """The confusion matrix of rollouts with a library (`env.options.skills`). Each output names the loaded skills."""
     counts: dict[str, Counter[str]] = {}
     wrong = []
     for each in trajectories:

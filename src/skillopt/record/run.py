@@ -65,7 +65,7 @@ class Measurement:
     """The scores of one skill on items of a split."""
 
     kind: str
-    """What measured the skill: evaluation, batch, gate or slow_update."""
+    """What measured the skill: `evaluation`, `batch`, `gate` or `slow_update`."""
     split: str
     skill_hash: str
     items: dict[str, Reading]
@@ -76,10 +76,10 @@ class Measurement:
 
 
 class Run:
-    """A run's files, each as it was when it was first read. To see later changes, call `Run.open` again.
+    """A run's files. Many of them are read only once; to see later changes, call `Run.open` again.
 
-    If a file that only some runs have is missing, its value is None or empty. If a file has changed since training
-    wrote it, reading it raises Damaged.
+    Some files exist only in some runs. If such a file is missing, its value is None or empty. If a file is damaged,
+    reading it raises Damaged.
     """
 
     def __init__(self, files: RunDirectory) -> None:
@@ -111,7 +111,7 @@ class Run:
 
     @cached_property
     def config(self) -> Config:
-        """The run's config. A key that this version does not know is ignored; an unknown value is replaced by the key's
+        """The run's config. A key that this version does not know is ignored. An invalid value is replaced by the key's
         default."""
         return stored_config(self.settings)
 
@@ -134,7 +134,7 @@ class Run:
 
     @cached_property
     def status(self) -> tuple[str, str]:
-        """The status in a word (status.WORDS), and the reason why the run ended before its last step."""
+        """The status in a word (one of `status.WORDS`), and the reason why the run ended before its last step."""
         return status_of(self.summary, self._inside(self.files.events), busy=self.files.busy())
 
     @property
@@ -148,12 +148,12 @@ class Run:
 
     @cached_property
     def comments(self) -> list[Comment]:
-        """The comments of people on items and lines."""
+        """People's comments on this run's items and lines."""
         return read_comments(self._inside(self.files.comments))
 
     @cached_property
     def feedback(self) -> list[Comment]:
-        """People's comments on an earlier run, which this run uses."""
+        """The comments that this run uses; people wrote them on an earlier run."""
         return read_comments(self._inside(self.files.feedback))
 
     @cached_property
@@ -165,7 +165,8 @@ class Run:
         return read_totals(self._inside(self.files.journal))
 
     def exchanges(self, step: int, epoch: int | None = None) -> list[OptimizerExchange]:
-        """A step's requests to the optimizer and the replies; if `epoch` is given, also those of the epoch's end."""
+        """A step's requests to the optimizer, with the replies. If `epoch` is given, those of the epoch's end are
+        added."""
         ends = {f"{stage}/{epoch}" for stage in ("slow_update", "meta_skill")}
         found = [(each.label.partition("/")[2], each) for each in read_exchanges(self._inside(self.files.journal))]
         own = [each for name, each in found if name.partition("/")[2].startswith(f"{step:04d}")]
@@ -180,8 +181,8 @@ class Run:
         return events_after(self._inside(self.files.events), offset)
 
     def event_page(self, skip: int, count: int, text: str) -> tuple[list[EventRow], int]:
-        """Return up to `count` events that contain `text`, newest first, after the first `skip`; and the number of all
-        of them."""
+        """Return one page of the events that contain `text`, and the number of all such events. The newest event is
+        first. The page begins after `skip` events and has up to `count` events."""
         return event_page(self._inside(self.files.events), skip, count, text)
 
     # Skills
@@ -203,7 +204,7 @@ class Run:
 
     @cached_property
     def versions_by_hash(self) -> dict[str, int]:
-        """The number of a version by the hash of its skill; if several versions are equal, the number of the first."""
+        """Version numbers by the hash of the skill. If several versions are equal, the number is that of the first."""
         return {self.skill(version).hash: version for version in reversed(self.versions)}
 
     def patch_log(self) -> list[Entry]:
@@ -243,7 +244,7 @@ class Run:
             )
         for folder in sorted(self.files.steps.glob("step_*")):
             if not ((folder / "trajectory_digest.json").exists() and (folder / "gate.json").exists()):
-                continue  # a full disk cut the step short; it is repeated
+                continue  # the step stopped because the disk was full; it will be repeated
             batch = self._read(BatchDigest, folder / "trajectory_digest.json")
             yield Measurement(
                 kind="batch",
@@ -272,8 +273,8 @@ class Run:
 
     @cached_property
     def outcomes(self) -> dict[str, dict[str, bool]]:
-        """For each item of the training and validation splits: whether a skill solved it, by the skill's hash. The test
-        split is left out."""
+        """For each training and validation item: the hashes of the skills that were tried on it, each with True if the
+        skill solved the item at least once."""
         outcomes: dict[str, dict[str, bool]] = {}
         for measured in self.measurements():
             for item_id, (hard, _) in measured.items.items() if measured.split != "test" else ():
@@ -283,8 +284,8 @@ class Run:
 
     @cached_property
     def persistent_failures(self) -> tuple[str, ...]:
-        """Items that failed under every skill that was tried. At least three skills, or one version since the last
-        gain, must have been tried on an item: a later skill may solve what only one or two failed."""
+        """Items that failed under every skill that was tried on them. An item is listed only if three skills failed it,
+        or if a version since the last gain failed it. Otherwise the next skill may well solve it."""
         since, versions = self._last_gain(), self.versions_by_hash
         failed = (
             item
@@ -295,7 +296,7 @@ class Run:
         return tuple(sorted(failed))
 
     def _last_gain(self) -> int:
-        """The last version that raised the score. (Guidance may be accepted without a gain.)"""
+        """The last version that raised the score. Accepted guidance counts only if it raised the score."""
         version = 0
         for record in self.history:
             version = record.version if record.evidence.accepted else version
@@ -304,8 +305,8 @@ class Run:
         return version
 
     def trajectories(self, path: Path, wanted: Callable[[bytes], bool] = bool) -> Iterator[Trajectory | RolloutError]:
-        """The rollouts in a trajectories.jsonl of the run; a batch's file also has rollout errors. Only lines for which
-        `wanted` is true are parsed."""
+        """The rollouts in a trajectories.jsonl of the run. The file of a batch also has rollout errors. Only the lines
+        for which `wanted(line)` is true are parsed."""
         for line in filter(wanted, self._raw_lines(path)):
             try:
                 yield _ROLLOUT.validate_json(line)
@@ -313,20 +314,20 @@ class Run:
                 raise _damaged(path, error) from None
 
     def scored(self, path: Path) -> Iterator[Trajectory]:
-        """The rollouts in a file that have a score; empty if the file is missing."""
+        """The rollouts with a score in a file; empty if the file is missing."""
         return (each for each in self.trajectories(path) if isinstance(each, Trajectory))
 
     @property
     def trace_files(self) -> list[Path]:
-        """Files of trajectories in the order of the run: evaluations, each step's batch, then its gate; and last the
-        slow updates."""
+        """The files of trajectories: first the evaluations, then the batch and the gate of each step, and last the slow
+        updates."""
         measured = sorted(self.files.evaluations.glob("*.jsonl"))
         folders = [*sorted(self.files.steps.glob("step_*")), *sorted(self.root.glob("slow_update/epoch_*"))]
         rest = [folder / name for folder in folders for name in ("trajectories.jsonl", "gate_trajectories.jsonl")]
         return [path for path in (*measured, *rest) if path.is_file()]
 
     def traces(self) -> Iterator[Trajectory]:
-        """Every scored rollout of the run, one at a time: a long run has thousands."""
+        """Every scored rollout of the run. They are read one at a time, because a long run has thousands."""
         for path in self.trace_files:
             yield from self.scored(path)
 
@@ -340,7 +341,7 @@ class Run:
         return self._optional(EpochEnd, self.files.epoch_end(step))
 
     def gate(self, step: int) -> GateRecord | None:
-        """The gate's record; None if a full disk cut the step short."""
+        """The gate's record; None if the step stopped before its gate because the disk was full."""
         return self._optional(GateRecord, self.files.step(step) / "gate.json")
 
     def batch(self, step: int) -> BatchDigest:
@@ -357,24 +358,23 @@ class Run:
         return self._read_as(_PATCHES, self.files.step(step) / "patches.json")
 
     def pool(self, step: int) -> EditPool:
-        """The step's edits after merging (each idea once), and the conflicts."""
+        """The step's edits after edits that say the same were merged, and the conflicts."""
         return self._read(EditPool, self.files.step(step) / "aggregate.json")
 
     def selection(self, step: int) -> Selection:
         return self._read(Selection, self.files.step(step) / "selected.json")
 
     def candidate(self, step: int) -> str:
-        """The text of the step's candidate."""
         return self.text(self.files.step(step) / "candidate_skill.md")
 
     @cached_property
     def conflicts(self) -> list[FiledConflict]:
-        """The conflicts that a person is to decide."""
+        """The conflicts that were put to a person, whether decided or not."""
         return list(self._lines(FiledConflict, self.files.conflicts))
 
     @cached_property
     def decisions(self) -> dict[str, Decision]:
-        """A person's decisions, by conflict. A line that is still being written is left out."""
+        """A person's decisions, by the conflict's id. A line that is still being written is left out."""
         decisions: dict[str, Decision] = {}
         for number, line in enumerate(self._raw_lines(self.files.decisions, growing=True), 1):
             try:
@@ -412,11 +412,12 @@ class Run:
     # Reading
 
     def text(self, path: Path) -> str:
-        """The text of a file of the run."""
+        """The text of a file in the run's folder."""
         return read_bytes(self._inside(path)).decode("utf-8")
 
     def _inside(self, path: Path) -> Path:
-        """Return the path if no link in it leads out of the run. The file itself is opened without following links."""
+        """Return the path. Raise NotAFileError if a link in its folders leads out of the run. When the
+        file itself is opened, links are not followed."""
         relative = path.relative_to(self.root)
         if path.parent.resolve() != (self.root.resolve() / relative).parent or ".." in relative.parts:
             raise NotAFileError(str(path))
@@ -442,7 +443,7 @@ class Run:
                 raise _damaged(path, error) from None
 
     def _raw_lines(self, path: Path, *, growing: bool = False) -> Iterable[bytes]:
-        """The lines of a file. The last line of a `growing` file is left out if its writer has not ended it yet."""
+        """The lines of a file. The last line of a `growing` file is left out if it is not complete yet."""
         if not (path.exists() or path.is_symlink()):
             return ()
         *lines, last = read_bytes(self._inside(path)).split(b"\n")
@@ -472,8 +473,8 @@ def read_record(model: type[Model], path: Path) -> Model:
 
 
 def stored_config(settings: Mapping[str, JsonValue]) -> Config:
-    """Build a config from its flat form. Keys of other versions and of packages that are not installed are left out,
-    because reading a run does not need them."""
+    """Build a config from its values by dotted key. Keys of other versions and of packages that are not installed are
+    left out, because they are not needed to read a run."""
     tree: dict[str, dict[str, JsonValue]] = {}
     for dotted, value in settings.items():
         section, _, key = dotted.partition(".")
@@ -497,4 +498,4 @@ def _damaged(path: Path, error: Exception) -> Damaged:
         words = ": ".join(filter(None, [".".join(map(str, first["loc"])), first["msg"]]))
     else:
         words = " ".join(f"{type(error).__name__}: {error}".split())
-    return Damaged(f"{path}: is not as it was written ({words[:200]}); `skillopt verify` checks the run")
+    return Damaged(f"{path}: is not as it was written ({words[:200]}); `skillopt verify` checks the run's files")

@@ -1,4 +1,4 @@
-"""Finds the runs that a command means, and names new ones: `2026-11-17_22-40-05_seed42-2278d520`."""
+"""Finds the run that a command continues, and names new runs: `2026-11-17_22-40-05_seed42-2278d520`."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ EPOCHS = "train.num_epochs"
 
 
 def now() -> datetime:
-    """The local time now."""
     return datetime.now()
 
 
 def sibling_runs(run: RunDirectory, seed: int | None = None) -> Iterator[RunDirectory]:
-    """The runs of the same benchmark, also with names of earlier versions (`seed42-2278d520`)."""
+    """The runs of the same benchmark (with `seed`, if it is given). Runs of earlier versions, with names such as
+    `seed42-2278d520`, are included."""
     name = f"seed{'*' if seed is None else seed}-*"
     for pattern in (name, f"*_{name}"):
         yield from (RunDirectory(path) for path in run.root.parent.glob(pattern))
@@ -54,8 +54,9 @@ class RunKey:
         return [RunDirectory(path) for path in (*takewhile(Path.is_dir, numbered), *sorted(dated))]
 
     def find(self, *, extend: bool = True) -> RunDirectory | None:
-        """Find the newest run with `epochs` epochs. If there is none and `extend` is true, find the run with the most
-        epochs. If `extend` is false, extended runs are ignored, because their learning rate had two schedules."""
+        """Find the newest run with this key's number of epochs. If there is none and `extend` is true, find the run
+        with the most epochs. If `extend` is false, runs that were extended are ignored, because their learning rate
+        had more than one schedule."""
         phases = [(epochs_of(run) or (self.epochs,), run) for run in self.runs()]
         same = [run for epochs, run in phases if epochs[-1] == self.epochs and (extend or len(epochs) == 1)]
         if same or not phases or not extend:
@@ -63,7 +64,7 @@ class RunKey:
         return max(enumerate(phases), key=lambda row: (row[1][0][-1], row[0]))[1][1]
 
     def new(self) -> RunDirectory:
-        """A new run. Its name sorts after the names of the key's other runs, even if the clock was set back."""
+        """A new run with this key. Its name sorts after the names of earlier runs, even if the clock was set back."""
         moment = now()
         for run in self.runs():
             if _DATE.match(run.root.name):
@@ -73,8 +74,8 @@ class RunKey:
 
     @contextmanager
     def beginning(self, run: RunDirectory, *, extend: bool) -> Iterator[None]:
-        """Inside the block, no other process can begin a run of this benchmark. Raises UserError if another process has
-        begun the run that this process was about to begin."""
+        """Inside the block, no other process can begin a run of this benchmark. Raise UserError if another process has
+        already begun the run that this process wants to begin."""
         make_folder(self.folder, private=False)
         handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

@@ -26,19 +26,19 @@ class Source:
     """One version of a skill: its main document and the other files of its package."""
 
     path: str
-    """The path of the main document as git names it: `skills/triage/SKILL.md`; empty for no skill."""
+    """The path of the main document as git names it, such as `skills/triage/SKILL.md`; empty for no skill."""
     where: str
-    """The version in words: `the working tree`, `origin/main (1a2b3c4)` or `no skill`."""
+    """The origin of this version in words, such as `the working tree`, `origin/main (1a2b3c4)` or `no skill`."""
     main: str = ""
     """The name of the main document in `files`."""
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """The contents of the package's files, by path; for a plain file, only its own content."""
+    """The contents of the package's files, by path. For a plain file, this is the only entry."""
     executable: frozenset[str] = frozenset()
     """The paths of the executable files."""
     folder: str = ""
     """The name of the package's folder; empty for a plain file."""
     near: Callable[[str], bool] = lambda _: False
-    """A function that returns True if a file with the given name is next to the plain file."""
+    """For a plain file: a function that returns True if a file with the given name is next to it."""
 
     @property
     def is_package(self) -> bool:
@@ -60,7 +60,7 @@ class Source:
 
     @cached_property
     def skill(self) -> Skill:
-        """The skill that is measured: the whole package, or the file."""
+        """The skill to measure: the whole package, or the plain file."""
         whole = self.main == FILE and bool(self.document.front)
         files = self.files if whole else {self.main: self.text.encode()}
         known, folder = secrets(), self.path.removesuffix(self.main)
@@ -75,11 +75,11 @@ class Source:
 
     @property
     def first_line(self) -> int:
-        """The line of the file on which the skill's text begins, from 1."""
+        """The number of the file's line on which the skill's text begins; the first line is 1."""
         return 1 + (self.document.front.count("\n") if self.main == FILE else 0)
 
     def has(self, name: str) -> bool:
-        """Is there a file or folder of this name, in the package or next to a plain file?"""
+        """Does the package have a file or folder of this name? For a plain file: is there one next to it?"""
         if not self.is_package:
             return name == self.main or self.near(name)
         bare = name.rstrip("/")
@@ -91,13 +91,13 @@ def no_skill() -> Source:
 
 
 def main_file(path: Path) -> Path:
-    """The path of the main document of the skill that a path names."""
+    """The path of the main document of the skill at `path`."""
     place = best_in(path)
     return place / FILE if place.is_dir() else place
 
 
 def on_disk(path: Path, shown: str = "", where: str = "the working tree") -> Source:
-    """Read the skill that a path names: a Markdown file, a package's folder or its SKILL.md, or a run's folder."""
+    """Read the skill at `path`: a Markdown file, a package's folder or its SKILL.md, or a run's folder."""
     place = main_file(path)
     if not place.is_file():
         lacks = f"has no {FILE}" if path.is_dir() else "no such file"
@@ -125,8 +125,8 @@ def on_disk(path: Path, shown: str = "", where: str = "the working tree") -> Sou
 
 
 def in_commit(repository: Repository, commit: str, path: str, label: str) -> Source | None:
-    """Read the skill that a path names at a commit; None if there is none. Links, and files that cannot belong to a
-    package, are left out."""
+    """Read the skill at `path` in a commit; None if the commit has no skill there. Links, and files that cannot belong
+    to a package, are left out."""
     found = repository.files(commit, path)
     if found is None:
         return None

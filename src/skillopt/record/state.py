@@ -10,11 +10,12 @@ from skillopt.errors import Damaged
 from skillopt.record.base import Record
 from skillopt.record.files import digest, plain, read_json, write_json
 from skillopt.record.findings import TaskFinding
+from skillopt.record.trajectory import FailureKind
 from skillopt.skill import Edit
 
 WAY_OUT = (
-    "delete runtime_state.json, and journal.sqlite if that is damaged, and run the same command with the same version "
-    "again: it repeats the run from its journal, and pays only for replies that the journal lacks"
+    "delete runtime_state.json (and journal.sqlite, if that is the damaged file), and run the same command again with "
+    "the same version of SkillOpt: it repeats the run, and pays only for replies that are not in the journal"
 )
 
 
@@ -35,11 +36,11 @@ class Rejected(BaseModel):
 
 
 class TriedEdit(BaseModel):
-    """An edit of an earlier step, and the decision about it."""
+    """An edit of an earlier step, and what became of it."""
 
     op: str
     file: str = ""
-    """The file of the package; empty for SKILL.md."""
+    """The package's file that the edit changes; empty for SKILL.md."""
     section: str = ""
     anchor: str = ""
     text: str = ""
@@ -48,7 +49,7 @@ class TriedEdit(BaseModel):
 
 
 class Tried(BaseModel):
-    """An earlier step, as requests show it to the optimizer."""
+    """An earlier step, as requests to the optimizer show it."""
 
     step: int
     epoch: int = 0
@@ -57,37 +58,39 @@ class Tried(BaseModel):
     after: float | None = None
     at_most: float = 1.0
     paired_gain: float | None = None
-    """The candidate's gain in fresh samples of both skills."""
+    """The candidate's gain over the current skill, from fresh samples of both."""
     remeasured: float | None = None
-    """The score of the skill before the step, measured again with the fresh samples of the step's gate."""
+    """The score of the skill before the step, with the fresh samples that the step's gate took."""
     measured: int = 0
-    """The number of validation tasks that the candidate did before the gate had decided."""
+    """The number of validation tasks that the gate used to decide."""
     gained: int = 0
-    """The number of tasks among `measured` that the candidate solved and the skill before it did not solve."""
+    """Of the `measured` tasks, the number that the candidate solved and the skill before it failed."""
     lost: int = 0
-    """The number of tasks among `measured` that the candidate failed and the skill before it solved."""
+    """Of the `measured` tasks, the number that the candidate failed and the skill before it solved."""
+    lost_kinds: dict[FailureKind, int] = {}
+    """How the candidate failed the `lost` tasks: the number of tasks for each kind of failure."""
     edits: tuple[TriedEdit, ...] = ()
     helped: tuple[str, ...] = ()
     """Task types whose validation score rose."""
     broke: tuple[str, ...] = ()
     """Task types whose validation score fell."""
     causes: tuple[str, ...] = ()
-    """Why tasks of the batch failed, according to the analysts."""
+    """The reasons that the analysts gave for failed tasks of the batch."""
     outputs: tuple[dict[str, str], ...] = ()
-    """For a rejected step: the target's outputs with the candidate on some failed tasks of the batch."""
+    """For a rejected step: the target's outputs with the candidate on some tasks of the batch."""
 
 
 class ShortForm(BaseModel):
-    """The newest minimal remedy with its validation score, and the score of all edits of its step."""
+    """The newest minimal remedy with its validation score, and the score of all edits of the same step together."""
 
     step: int
     text: str
     accepted: bool
     """True if the minimal remedy beat all edits together."""
     score: float | None
-    """The minimal remedy's validation score; None if the gate rejected it before all tasks were done."""
+    """The minimal remedy's validation score; None if the gate rejected the remedy before all tasks were done."""
     at_most: float
-    """The highest score that the minimal remedy can still reach."""
+    """The highest score that the minimal remedy could reach, as far as the gate measured it."""
     complete: float | None
     """The validation score of all edits together; None if the gate rejected them."""
 
@@ -99,17 +102,17 @@ class Counts(Record):
     accepted: int = 0
     rejected: int = 0
     indecisive: int = 0
-    """The number of steps whose candidate looked better, but not clearly."""
+    """The number of steps whose candidate looked better, but with too weak evidence."""
     skipped: int = 0
     """The number of steps in which no edit could be applied."""
 
 
 class Phase(Record):
-    """A part of a run whose learning rate has its own schedule: the training as it was begun, then each extension."""
+    """A part of a run with its own schedule of the learning rate: the first training, or an extension."""
 
     first_epoch: int
     epochs: int
-    """The number of epochs of the whole run at the end of the phase."""
+    """The number of epochs of the whole run when the phase ends."""
     after: int
     """The last step before the phase."""
     scheduler: str
@@ -148,13 +151,13 @@ class Seal(BaseModel):
 
 
 class State(BaseModel):
-    """Everything that the next step needs, except the files of a step's folder."""
+    """Everything that the next step needs, except the files of earlier steps."""
 
     model_config = ConfigDict(validate_assignment=True)
 
     pins: dict[str, str] = {}
-    """The version, the method and the prompts with which the run began. A run never continues with a different
-    method."""
+    """The version of SkillOpt, the method and the prompts with which the run began. A run never continues with a
+    different method."""
     step: int = 0
     """The last finished step."""
     epoch: int = 0
@@ -166,18 +169,18 @@ class State(BaseModel):
     val: dict[str, float] = {}
     """The current version's validation scores by item."""
     changed: dict[str, int] = {}
-    """The number of times that a candidate changed the score, by validation item. Gates begin with these items."""
+    """The number of candidates that changed the item's score, by validation item. Gates try such items early."""
     score: float | None = None
-    """The current version's validation score when it was accepted; None if it was not measured (then `val` has the
-    scores of an earlier version)."""
+    """The current version's validation score when it was accepted. None if this version was not measured; then `val`
+    has the scores of an earlier version."""
     initial_val: float = 0.0
     set_aside: dict[str, str] = {}
     """Items that the endpoint refuses because of their content, with the reason; they are left out for every skill."""
     best: Best = Best()
     decay: float = 1.0
-    """The factor by which steps that were not accepted have lowered the learning rate."""
+    """The factor that lowers the learning rate. Rejected and indecisive steps make it smaller, accepted ones larger."""
     stale_steps: int = 0
-    """The number of steps since the last improvement, for `train.patience`."""
+    """The number of steps since the last accepted step, for `train.patience`."""
     rejected: list[Rejected] = []
     tried: list[Tried] = []
     """The last steps and what became of their edits, for requests to the optimizer."""
@@ -190,11 +193,11 @@ class State(BaseModel):
     memory: str = ""
     """The notes of the meta skill."""
     findings: list[TaskFinding] = []
-    """The optimizer's findings; no gate removes them."""
+    """The optimizer's findings. They stay, whatever the gates decide."""
     guidance_won: list[str] = []
     """Validation items that failed until accepted guidance solved them."""
     phases: list[Phase] = []
-    """The phases: the first training, then its extensions; empty in runs of earlier versions."""
+    """The first training and each extension; empty in runs of earlier versions."""
     epoch_versions: list[int] = [0]
     """The current version at the start of the run and at each epoch's end."""
     counts: Counts = Field(default_factory=Counts)  # pydantic would share a hashable default among all runs
@@ -211,7 +214,7 @@ class State(BaseModel):
 
     @classmethod
     def read(cls, path: Path) -> State:
-        """Read the state. Raise Damaged if the file is not as it was written."""
+        """Read the state. Raise Damaged if the file was changed after it was written."""
         try:
             body = read_json(path)
             intact = body.pop("check", "") == digest(body)
@@ -219,7 +222,7 @@ class State(BaseModel):
         except (ValueError, LookupError, AttributeError, TypeError, RecursionError):
             raise Damaged(f"{path}: cannot be read; {WAY_OUT}") from None
         if not intact:
-            raise Damaged(f"{path}: does not fit its checksum; {WAY_OUT}")
+            raise Damaged(f"{path}: does not match its checksum; {WAY_OUT}")
         return state
 
     def write(self, path: Path) -> None:

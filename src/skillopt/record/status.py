@@ -1,4 +1,4 @@
-"""The status of a run, a word and a reason: the same on the terminal, on the page and in the files."""
+"""The status of a run: a word and a reason, which the terminal, the page and the files show alike."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from skillopt.record.events import last_events
 from skillopt.record.summary import Summary
 
 WORDS = ("running", "finished", "stopped", "interrupted", "unreadable")
-"""The words for a run's status. running: a process works on the run; stopped: the run ended with a reason;
-interrupted: the process ended without a reason."""
+"""The words for a run's status. `running`: a process works on the run. `stopped`: the run ended early and recorded a
+reason. `interrupted`: the process ended without recording a reason."""
 _TAIL = 64 * 1024
 GONE = "its process is gone: it was killed, or the machine was restarted"
 
@@ -32,7 +32,7 @@ def status_of(summary: Mapping[str, JsonValue] | Summary | None, events: Path, *
 
 
 def ending(status: str, reason: str) -> str:
-    """The status in words for people. A stopped run is `paused`, `budget reached` or `failed`."""
+    """The status as people read it: for a stopped run, `paused`, `budget reached` or `failed`."""
     if status != "stopped":
         return status
     if reason == BY_HAND:
@@ -41,7 +41,7 @@ def ending(status: str, reason: str) -> str:
 
 
 def _last_stop(events: Path) -> str:
-    """The reason of a stop that came before the first state was written (the initial skill could not be measured)."""
+    """The reason of a stop before the first state was written (such as: the initial skill could not be measured)."""
     last = (last_events(events, _TAIL) or [{}])[-1]
     return str(last.get("reason", "")) if last.get("kind") == "run_stopped" else ""
 

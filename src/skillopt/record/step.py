@@ -14,7 +14,7 @@ from skillopt.skill import Edit, Skip
 
 GateDecision = Literal["accept", "reject", "indecisive", "skipped"]
 Rule = Literal["strict", "keep"]
-"""strict: the candidate must raise the score; keep: it must not lower it."""
+"""`strict`: the candidate must raise the score. `keep`: the candidate must not lower the score."""
 ItemClass = Literal["improved", "regressed", "persistent_fail", "stable_success"]
 
 
@@ -22,7 +22,7 @@ class Evidence(Record):
     """A gate's decision and its evidence, without the scores by item."""
 
     decision: GateDecision
-    """The decision. indecisive: the candidate looks better, but the evidence is too weak; skipped: no edit could be
+    """The decision. `indecisive`: the candidate looks better, but the evidence is too weak. `skipped`: no edit could be
     applied."""
     gate: str = "strict"
     """The name of the gate that decided."""
@@ -31,24 +31,25 @@ class Evidence(Record):
     before: float | None
     """The current skill's score before this gate (mean over the items); None if it was never measured."""
     after: float | None
-    """The candidate's score, the mean over the items; None if the gate stopped before the score was known, or measured
-    nothing (`measured` is 0). If the candidate is accepted, this is `before` of the next gate."""
+    """The candidate's score (mean over the items). None if the gate decided before the score was known, or if it
+    measured nothing (`measured` is 0). If the candidate is accepted, this is `before` of the next gate."""
     at_most: float
-    """The highest score that the candidate can still reach; equal to `after` if that is known."""
+    """The highest score that the candidate could reach; equal to `after` if `after` is known."""
     items: int
     measured: int
     paired_gain: float | None = None
-    """The candidate's gain in fresh samples of both skills (mean over the items), which decides the paired gate; None
-    without fresh samples."""
+    """The candidate's gain in fresh samples of both skills (mean over the items). The paired gate decides by this gain.
+    None if there are no fresh samples."""
     remeasured: float | None = None
-    """The current skill's score with this gate's fresh samples; it is `before` of the next gate if the skill stays."""
+    """The current skill's score with this gate's fresh samples. If the candidate is not accepted, this is `before` of
+    the next gate."""
     p: float | None = None
-    """The p-value: how probable it is that a candidate that is not better looks this good; None without fresh
+    """The p-value: how often a candidate that is no better would look this good by chance. None if there are no fresh
     samples."""
     repeats: int = 0
-    """The number of rounds of fresh samples of both skills, on the items on which they differ."""
+    """The number of rounds of fresh samples. In each, both skills do the items on which they differ once more."""
     reason: str = ""
-    """The reason why a candidate that scores higher was rejected."""
+    """The reason why a candidate was rejected although it scores higher."""
     set_aside: dict[str, str] = Field(default={})
     """Items that the endpoint refused during this gate because of their content, with the reason."""
 
@@ -69,20 +70,20 @@ class ItemEvidence(Record):
 
     item_id: str
     before: float
-    """The mean of the current skill's scores that were known before this gate."""
+    """The current skill's score that was known before this gate."""
     after: float
-    """The mean of the candidate's scores."""
+    """The candidate's score (a mean if the item was sampled several times)."""
     hard: float
     """The candidate's hard score on the item."""
     repeats: int = 0
     """The number of fresh samples with each skill."""
     compared: tuple[float, float] | None = None
-    """The two scores that the decision compares (the current skill's first), if they are not `before` and `after`. The
-    paired gate compares fresh samples; an item without fresh samples is treated as equal."""
+    """The scores of the current skill and of the candidate that the decision compares; None if these are `before` and
+    `after`. The paired gate compares fresh samples. Without fresh samples, it treats the skills as equal."""
 
     @property
     def pair(self) -> tuple[float, float]:
-        """The two scores that the decision compares, the current skill's first."""
+        """The scores of the current skill and of the candidate that the decision compares."""
         return self.compared or (self.before, self.after)
 
     @property
@@ -98,7 +99,7 @@ class GateResult(Evidence):
     """Scores by item of the skill that training continues with."""
     evidence: tuple[ItemEvidence, ...] = ()
     telemetry: dict[str, int] = Field(default={})
-    """Counts of calls: `saved` is the number of calls that the gate did not need."""
+    """Counts of rollouts: `rollouts` is the number that were done, `saved` the number that were not needed."""
 
 
 class GateRecord(GateResult, Document):
@@ -110,7 +111,7 @@ class GateRecord(GateResult, Document):
 class LearningRate(Record):
     scheduled: float
     used: float
-    """The learning rate after the decay of rejected steps."""
+    """The scheduled rate, lowered because of earlier steps that were not accepted."""
 
 
 class EditCounts(Record):
@@ -118,11 +119,11 @@ class EditCounts(Record):
 
     proposed: int
     dropped: dict[str, int]
-    """Unusable edits of the analysts' replies, counted by reason."""
+    """The number of unusable edits in the analysts' replies, by reason."""
     lost_replies: tuple[str, ...]
     """The reasons why requests to the optimizer got no usable reply."""
     unusable_replies: tuple[str, ...]
-    """The problems of replies or parts of them, even if another try gave a usable reply."""
+    """The problems of unusable replies or parts of replies. They are recorded even if another try was usable."""
     leaks: int
     """The number of edits that copy from a training item."""
     merged: int
@@ -131,12 +132,12 @@ class EditCounts(Record):
     selected: int
     applied: int
     skipped: dict[str, int]
-    """Selected edits that could not be applied, by reason."""
+    """The number of selected edits that could not be applied, by reason."""
     accepted: int
 
 
 class Acceptance(Record):
-    """The accepted edits as a share of the proposed edits; None if no edit was proposed."""
+    """The accepted edits as a share of the proposed edits. A share is None if no edit was proposed."""
 
     step: float | None
     """The share in this step."""
@@ -149,12 +150,12 @@ def acceptance_rate(accepted: int, proposed: int) -> float | None:
 
 
 class CreditTry(Evidence):
-    """The gate's result on a part of a rejected candidate, or on the minimal remedy."""
+    """The gate's result for some edits of a rejected candidate, or for the minimal remedy."""
 
     edits: tuple[str, ...]
     """The ids of the edits that were tried."""
     left_out: tuple[str, ...]
-    """The ids of the edits that were left out: they broke items, or the minimal remedy was tried without them."""
+    """The ids of the edits that were left out, because they broke items or were not part of the minimal remedy."""
 
 
 class StepTelemetry(Record):
@@ -166,12 +167,12 @@ class StepTelemetry(Record):
 
 
 class SlowUpdateOutcome(Record):
-    """The outcome of a slow update's guidance."""
+    """The outcome of a slow update."""
 
     equal: bool
     """True if the epoch did not change the skill, so there was nothing to compare."""
     counts: dict[str, int]
-    """The number of items by class: improved, regressed, persistent_fail, stable_success."""
+    """The number of items by class: `improved`, `regressed`, `persistent_fail` and `stable_success`."""
     lost: str
     """The reason why there is no guidance; empty if there is guidance."""
     unusable: tuple[str, ...]
@@ -188,7 +189,7 @@ class MetaSkillOutcome(Record):
 
 
 class EpochEnd(Record):
-    """The end of an epoch: epoch_end.json, and `epoch_end` in the record of the epoch's last step."""
+    """The results of an epoch's end: epoch_end.json, and `epoch_end` in the record of the epoch's last step."""
 
     optional: ClassVar = frozenset({"slow_update", "meta_skill"})
 
@@ -209,7 +210,7 @@ class StepRecord(Document):
     rollout_errors: int
     """The number of rollouts without a score."""
     failure_kinds: dict[FailureKind, int] = Field(default={})
-    """Kinds of failure among the batch's failed tasks, the most frequent first."""
+    """The number of the batch's failed tasks by kind of failure, the most frequent kind first."""
     val: float | None
     """The validation score of the skill after the step."""
     val_before: float | None
@@ -222,9 +223,9 @@ class StepRecord(Document):
     acceptance: Acceptance | None = None
     """The accepted edits as a share of the proposed edits; None in runs of earlier versions."""
     review: tuple[Decision, ...] = ()
-    """A person's decisions that no earlier step has used."""
+    """The decisions of a person that this step was the first to use."""
     credit: tuple[CreditTry, ...] = ()
-    """The gate's results on parts of a rejected candidate and on the minimal remedy."""
+    """The gate's results for parts of a rejected candidate and for the minimal remedy."""
     applied: tuple[Edit, ...] = ()
     """The candidate's edits."""
     pending: tuple[Edit, ...] = ()
@@ -236,7 +237,7 @@ class StepRecord(Document):
     candidate_tokens: int
     telemetry: StepTelemetry
     epoch_end: EpochEnd | None = None
-    """The end of the epoch, if this is its last step."""
+    """The results of the epoch's end; only in the record of the epoch's last step."""
 
 
 class BatchDigest(Document):
@@ -246,7 +247,7 @@ class BatchDigest(Document):
     items: dict[str, ItemScore]
     failed: tuple[str, ...]
     errors: dict[str, str]
-    """The reason why an item's rollout has no score, by item."""
+    """The items whose rollout has no score, each with the reason."""
     patterns: dict[str, int]
     """The number of failed items by cause."""
 
@@ -284,7 +285,7 @@ class EpochComparison(Document):
     counts: dict[str, int] = Field(default={})
     rows: tuple[ComparedItem, ...] = ()
     guidance: str = ""
-    """All lines of the guidance after the reply's changes; empty if the reply changes no line."""
+    """The whole guidance with the reply's changes; empty if the reply changes no line."""
     edits: tuple[Edit, ...] = ()
     """The lines of the guidance that are added, revised or removed."""
     skipped: tuple[Skip, ...] = ()
@@ -306,4 +307,4 @@ class TestSplitRead(Record):
     items: int
     score: float | None = None
     scores: dict[str, float | None] | None = None
-    """The scores of the initial and the best skill; only after a training."""
+    """The scores of the initial and the best skill, if a training read the test split."""

@@ -17,12 +17,12 @@ _MOST_NEEDED = 5000
 
 
 class InitialScores(Record):
-    """The scores of the skill that training began with."""
+    """The scores of the initial skill."""
 
     val: float | None = None
     val_interval: Interval | None = None
     test: float | None = None
-    """The test score; None until the test split is read; always None if evaluation.test is false."""
+    """The test score. None until the test split is read, and always None if `evaluation.test` is false."""
     test_interval: Interval | None = None
     tokens: int
     kind: str
@@ -30,13 +30,13 @@ class InitialScores(Record):
 
 
 class BestScores(Record):
-    """The scores of the best skill (by validation score)."""
+    """The scores of the best skill: the version with the highest validation score."""
 
     val: float | None
     """The validation score that the gate measured."""
     val_interval: Interval | None
     val_remeasured: float | None
-    """The validation score of fresh samples; None if the skill was not measured again."""
+    """The validation score from fresh samples; None if the skill was not measured again."""
     val_remeasured_interval: Interval | None
     winners_curse: float | None
     """`val` minus `val_remeasured`: the selection bias."""
@@ -48,7 +48,7 @@ class BestScores(Record):
 
     @property
     def confirmed(self) -> tuple[float | None, Interval | None]:
-        """The validation score with its interval: from fresh samples if there are any, else from the gate."""
+        """The validation score and its interval. They are from fresh samples if there are any, else from the gate."""
         if self.val_remeasured is None:
             return self.val, self.val_interval
         return self.val_remeasured, self.val_remeasured_interval
@@ -94,11 +94,11 @@ class EditTotals(Record):
 
 class GateTotals(Record):
     calls_saved: int
-    """The number of calls that gates did not need because they stopped early."""
+    """The number of rollouts that were not needed because gates decided early."""
 
 
 class Gain(Record):
-    """The scores of two skills on the same tasks; in a summary, of the initial and the best skill."""
+    """The scores of two skills on the same tasks. In a summary, these are the initial and the best skill."""
 
     before: float
     after: float
@@ -113,7 +113,7 @@ class Gain(Record):
 
     @property
     def word(self) -> Literal["better", "no better", "worse", "cannot tell"]:
-        """The gain in a word; better or worse only if the interval excludes zero."""
+        """The gain in a word. It is `better` or `worse` only if the interval excludes zero."""
         low, high = self.interval or (0.0, 0.0)
         if low > 0:
             return "better"
@@ -123,8 +123,8 @@ class Gain(Record):
 
     @property
     def tasks_needed(self) -> int | None:
-        """About how many tasks would show a gain of this size; None if there is no gain, if the run has enough tasks
-        already, or if the number is too high."""
+        """The approximate number of tasks that would be enough to show a gain of this size. None if there is no gain,
+        if the run already has enough tasks, or if the number is too high."""
         if self.interval is None or self.value <= 0:
             return None
         half = (self.interval[1] - self.interval[0]) / 2
@@ -145,7 +145,7 @@ class PlannedSteps(Record):
 
 
 class Forecast(Record):
-    """The plan's estimate and the real figure."""
+    """The plan's estimate of a figure, and the real figure."""
 
     low: Number | None = None
     likely: Number | None = None
@@ -173,14 +173,15 @@ class _Heading(Record):
     """The first fields of the summary."""
 
     verdict: str = ""
-    """The result in a sentence or two; empty while the run is not at its end."""
+    """The result in a sentence or two; empty until the run ends."""
     outcome: str = "not finished"
-    """better, no better, worse, cannot tell, not finished, or measured: the test split was not read."""
+    """The result in a word: `better`, `no better`, `worse`, `cannot tell`, `not finished`, or `measured` (the test
+    split was not read)."""
     status: str
-    """The status of the run: running, finished or stopped."""
+    """The status of the run: `running`, `finished` or `stopped`."""
     stop_reason: str
-    """The reason why the run ended before its last step: `interrupted`, the text of an error or, if the run is
-    finished, why no further step could help. Empty if the run did all its steps."""
+    """The reason why the run ended before its last step. For a stopped run: `interrupted`, or the text of an error. For
+    a finished run: why no further step could help. Empty if the run did all its steps."""
     benchmark: str
     seed: int
     initial: InitialScores
@@ -212,4 +213,4 @@ class Summary(Bill, _Heading, Document):
     judge: JudgeStanding | None = None
     """The judge of the run; None if no model judges."""
     phases: tuple[Phase, ...] = ()
-    """The phases: the first training, then its extensions."""
+    """The first training and each extension."""

@@ -12,8 +12,8 @@ from skillopt.record.base import Record
 FailureKind = Literal[
     "cut_off", "empty", "refused", "tool_error", "no_answer", "several_answers", "wrong_form", "wrong_answer"
 ]
-"""How a rollout failed. no_answer: no answer that could be right; several_answers: more than one answer; wrong_form:
-the right answer in a form that the scorer does not accept."""
+"""How a rollout failed. `no_answer`: the output has no answer that could be right. `several_answers`: it has more than
+one answer. `wrong_form`: it has the right answer in a form that the scorer does not accept."""
 
 
 class ItemScore(Record):
@@ -31,7 +31,7 @@ class Score(ItemScore):
     """The score of one rollout."""
 
     feedback: str = ""
-    """The scorer's sentence on the failure; analysts read it."""
+    """The scorer's sentence about the failure, for the analysts."""
 
     @property
     def numbers(self) -> ItemScore:
@@ -60,7 +60,7 @@ class Trajectory(BaseModel):
     skill_hash: str
     input: str
     answers: tuple[str, ...] = ()
-    """The expected answers. Analysts read them, but only in training trajectories."""
+    """The expected answers. Analysts see them only in training trajectories."""
     messages: list[StoredMessage]
     output: str
     score: Score
@@ -73,17 +73,17 @@ class Trajectory(BaseModel):
     ran: tuple[str, ...] = ()
     """Scripts of the skill's package that the target ran."""
     tools: tuple[StoredTool, ...] = Field(default=(), exclude=True)
-    """Definitions of the tools that the target was offered, for analysts; not stored with every trajectory."""
+    """Definitions of the tools that the target could use, for analysts. They are not stored in the file."""
 
     @model_serializer(mode="wrap")
     def _only_what_is_there(self, plain: SerializerFunctionWrapHandler) -> Any:
-        """The record's fields, without the fields for files that are empty."""
+        """The record's fields. `changes`, `opened` and `ran` are left out if they are empty."""
         fields = plain(self)
         return {key: value for key, value in fields.items() if value or key not in {"changes", "opened", "ran"}}
 
 
 class RolloutError(BaseModel):
-    """A rollout without a score, because the endpoint or the scorer failed. No mean includes it."""
+    """A rollout without a score, because the endpoint or the scorer failed. Mean scores do not include it."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -91,9 +91,9 @@ class RolloutError(BaseModel):
     item_id: str
     skill_hash: str
     refused: bool = False
-    """True if the item itself cannot be measured: the endpoint refuses it (content filter, too long), or its scorer
-    fails."""
+    """True if the item itself cannot be measured, because the endpoint refuses it (content filter, too long) or the
+    scorer fails on it."""
     alone: bool = False
-    """True if all tries failed while other rollouts were answered. If the further rounds fail, too, the item is set
-    aside."""
+    """True if all tries failed while other rollouts were answered. The item is then tried in further rounds; if they
+    fail, too, the item is set aside."""
     error: str

@@ -1,7 +1,8 @@
-"""`sim:clerk`: a simulated clerk who tidies files with a shell, and the optimizer that teaches it the house rules.
+"""`sim:clerk`: a simulated agent that tidies files with a shell, and the optimizer that teaches the agent the house
+rules.
 
-The clerk can do every kind of task in data/workspaces, but follows a house rule only if the skill states it. The
-optimizer reads in the check's feedback what was wrong with the files, and states the rule behind it.
+The agent can do every kind of task in data/workspaces, but it follows a house rule only if the skill states the rule.
+The optimizer reads the check's feedback on the files and states the rules that were broken.
 """
 
 from __future__ import annotations
@@ -64,8 +65,7 @@ elif found := re.search(r"Repair (\S+) ", TASK):
 
 
 class SimulatedClerk(SimulatedModel):
-    """Target and optimizer for tasks with files. (`sim:world` is the corresponding model for questions, with the same
-    options.)"""
+    """Target and optimizer for tasks with files. It has the same options as `sim:world`, which answers questions."""
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         reply = await super().chat(request)
@@ -104,7 +104,7 @@ def rules_in(skill: str) -> set[str]:
 
 
 def _missing(prompt: str, tag: str) -> dict[str, list[str]]:
-    """Return the rules that were broken in failures and are not in the skill, each with its failures."""
+    """Return the rules that failures broke and that are not in the skill, each with the ids of these failures."""
     known = rules_in(_block(prompt, "skill"))
     cited: dict[str, list[str]] = {}
     for row in _rows(prompt, tag):

@@ -1,8 +1,9 @@
 """`sim:librarian`: a simulated agent that chooses skills by the words of their descriptions, and the optimizer that
 improves a description.
 
-The agent loads the skill whose description shares the most words with the request; words that the request shares with a
-sentence that begins with "Not for" are subtracted. The optimizer reads the requests that failed and adds their words.
+The agent loads the skill with the most points. A description gets a point for each word that it shares with the
+request, and loses a point for each shared word in a sentence that begins with "Not for". The optimizer reads the
+requests that failed and adds their words to the description.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ class SimulatedLibrarian(SimulatedModel):
 
 
 def _points(wanted: set[str], description: str) -> int:
-    """Count the words in common. Words of a sentence that begins with "Not for" are subtracted."""
+    """Count the words that request and description share. Shared words in sentences that begin with "Not for" are
+    subtracted."""
     sentences = re.split(r"(?<=\.)\s+", description)
     against = [each for each in sentences if each.startswith("Not for")]
     told = _words(" ".join(each for each in sentences if each not in against))

@@ -1,9 +1,9 @@
 """A small deterministic world with simulated models as target and optimizer, for tests (also of faults) and demos.
 
-Tasks ask for the secret codes of topics. The target knows no code: it follows rules such as "For maple, answer KX-42."
-in the skill, and in a package's references that SKILL.md names. The optimizer reads failures and states the missing
-rules, sometimes badly (`duds`). All random choices depend on the request's content, so replies do not depend on the
-order of requests.
+Tasks ask for the secret codes of topics. The target knows no code. It follows rules in the skill, such as "For maple,
+answer KX-42."; in a package, also those in the references that SKILL.md names. The optimizer reads failures and states
+the missing rules. With the option `duds`, some of its edits are bad. All random choices depend on the request's
+content, so replies do not depend on the order of requests.
 """
 
 from __future__ import annotations
@@ -61,20 +61,22 @@ class SimOptions(Options):
     seed: int = 0
     """The seed of noise and faults."""
     duds: float = 0.0
-    """Share of the optimizer's edits that are useless or harmful. Below 1, the optimizer learns from rejected edits."""
+    """Share of the optimizer's edits that are useless or harmful. If it is below 1, the optimizer learns from rejected
+    edits."""
     noise: float = 0.0
     """Share of the target's outcomes that are flipped."""
     latency: float = 0.0
     """Seconds that a target call takes."""
     optimizer_latency: float = 0.0
     jitter: float = 0.0
-    """The largest share of the latency that is added at random."""
+    """A random time is added to each latency: at most this share of the latency."""
     rate_limit: float = 0.0
     """Share of requests that are answered with 429 and Retry-After."""
     rate_limit_every: int = 0
     """Every n-th request is answered with 429 and Retry-After; 0 for no request."""
     most_in_flight: int = 0
-    """The maximum number of requests at once; further ones are answered with 429, without Retry-After. 0: no limit."""
+    """The maximum number of requests at the same time; 0 for no limit. Further requests are answered with 429, without
+    Retry-After."""
     retry_after: float = 1.0
     reset: float = 0.0
     """Share of requests whose connection is cut."""
@@ -93,7 +95,8 @@ class SimOptions(Options):
     empty: float = 0.0
     """Share of optimizer replies that are empty."""
     wrapped: float = 0.0
-    """Share of optimizer replies with thoughts, prose and a code fence around the JSON. SkillOpt can read them."""
+    """Share of optimizer replies with thoughts, prose and a code fence around the JSON. SkillOpt can read these
+    replies."""
     no_schema: int = 0
     """1: requests with a JSON schema are refused. 2: requests with a JSON schema or in JSON mode are refused."""
     opposites: int = 0
@@ -111,7 +114,7 @@ class Garbled(TransientError):  # noqa: N818
 
 
 class Torn(TransientError):  # noqa: N818
-    """Raised to break off an answer."""
+    """Raised to end an answer in the middle."""
 
 
 def parse_options(query: str) -> SimOptions:
@@ -120,7 +123,6 @@ def parse_options(query: str) -> SimOptions:
 
 
 def code_for(topic: str, world: int) -> str:
-    """Return the secret code of a topic."""
     number = int(chance("code", topic, world) * 26 * 26 * 90)
     return f"{chr(65 + number % 26)}{chr(65 + number // 26 % 26)}-{10 + number // 676 % 90}"
 
@@ -222,7 +224,8 @@ class SimulatedModel(ChatModel):
             raise Torn("the reply broke off")
 
     def _turn_away(self, draw: Draw) -> None:
-        """Reject a request at once, before any work, if there are too many requests."""
+        """Reject a request at once if the options say so: at random, every n-th request, or if too many are in
+        flight."""
         options = self.options
         every = options.rate_limit_every
         if (every and self.calls % every == 0) or draw.happens("rate_limit", options.rate_limit):
@@ -262,8 +265,8 @@ def open_sim(spec: ModelSpec) -> SimulatedModel:
 
 
 def next_file(request: ChatRequest) -> str:
-    """Return the first reference that is named in the skill or in a file that was read, and that was not read yet;
-    empty if there is none."""
+    """Return the next file to read: the first unread reference that is named in the skill or in a file that was read.
+    Empty if there is none."""
     if not any(tool["function"]["name"] == READ for tool in request.tools):
         return ""
     calls = [call for message in request.messages for call in message.get("tool_calls", ())]

@@ -1,9 +1,9 @@
 """The simulated world's optimizer: it reads requests and states the rules that were missing.
 
 The optimizer knows only the facts in a request. It finds a code in an expected answer or in an earlier right output; it
-never reads the codes of the world. It does not propose an edit again that was rejected according to the history. It
-writes notes and guidance from the results of edits and the outputs in the request. So if a request leaves something
-out, the optimizer learns less from it (tests/training/test_requests.py).
+never reads the codes of the world. If the history in a request shows that an edit was rejected, the optimizer does not
+propose this edit again. It writes notes and guidance from the results of edits and the outputs in the request. So if a
+request leaves something out, the optimizer learns less from it (tests/training/test_requests.py).
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class SimRow(TypedDict, total=False):
 
 
 class SimLine(TypedDict):
-    """A change of the guidance."""
+    """An edit of a line of the guidance."""
 
     rationale: str
     op: str
@@ -219,7 +219,7 @@ def _reflect(prompt: str, most: int, options: SimOptions, key: str) -> SimReply:
 
 
 def _allowed(prompt: str) -> int:
-    """Return the number of edits that the request asks for; 1 if it does not say."""
+    """Return the maximum number of edits that the request names; 1 if it names none."""
     found = _LIMIT.search(_block(prompt, "limits"))
     return int(found[1]) if found else 1
 
@@ -233,7 +233,8 @@ def _opposites(prompt: str, skill: str) -> list[SimEdit]:
 
 
 def _left_open(prompt: str) -> list[SimPattern]:
-    """Return a cause that a single task does not show: only several tasks together show what sealed tickets need."""
+    """Return the cause of failed sealed tickets, without an edit, because a single ticket does not show what they need.
+    Deep reflection, which reads several tickets, proposes the edit."""
     ids = _open_ids(prompt)
     cause = "the answer lacks its last word"
     return [{"name": _SEALED_PATTERN, "cause": cause, "trajectory_ids": ids}] if ids else []
@@ -245,8 +246,8 @@ def _open_ids(prompt: str) -> list[str]:
 
 
 def _systemic(prompt: str) -> SimReply:
-    """Propose one edit for all sealed tickets: the word at the end of all their expected answers that no passing output
-    of a different task contains."""
+    """Propose one edit for all sealed tickets: a rule that names the word at the end of their answers. The word must
+    end all their expected answers, and no passing output of another task may contain it."""
     ids = _open_ids(prompt)
     last = {(row.get("expected", "").split() or [""])[-1] for row in _rows(prompt, "failures") if row["id"] in ids}
     others = {word for row in _rows(prompt, "passes") if SEALED not in row["task"] for word in row["output"].split()}
@@ -298,8 +299,9 @@ def spelled_out_schema(request: ChatRequest) -> Schema | None:
 
 
 def what_it_reads(letter: str) -> str:
-    """Return the data on which the random choices for a request depend: the skill, and tasks with their outputs,
-    without the form of the request. Other texts are returned without the target's name."""
+    """Return the data on which the random choices for a request depend, such as the skill, and tasks with their
+    outputs. The other words of the request are left out. A request without such data is returned whole, but without the
+    target's name."""
     fields = ("id", "change", "task", "output", "output_now")
     data = [_block(letter, tag) for tag in _DATA]
     rows = [[str(row.get(name, "")) for name in fields] for tag in _ROWS for row in _rows(letter, tag)]
@@ -371,11 +373,12 @@ def _dud(topic: str, rules: dict[str, str], kind: float) -> SimEdit:
 
 
 def _guidance(prompt: str) -> list[SimLine]:
-    """Return changes of the guidance for at most three rules that were lost or never stated. If a line of the guidance
-    states a different code, it is modified; other lines are kept.
+    """Return edits of the guidance for at most three rules that were lost or never stated. If a line of the guidance
+    states a different code for the topic, the edit modifies that line; other lines are kept.
 
-    If the difference of the skills shows that a regressed task's rule was removed, its code is in the old output, which
-    passed. For a persistent failure, the code is in the expected answer.
+    A rule was lost if a task regressed and the difference of the skills shows that its rule was removed. The code is
+    then in the old output, which passed. A rule was never stated if its task is a persistent failure. The code is then
+    in the expected answer.
     """
     rules = rules_in("\n".join([_block(prompt, "skill"), *_files(prompt).values()]))
     removed = [line[1:] for line in _block(prompt, "difference").splitlines() if re.match(r"-(?!--)", line)]
@@ -415,8 +418,8 @@ def _notes(prompt: str) -> str:
 
 
 def _useless(applied: list[tuple[str, SimEdit]]) -> int:
-    """Count the edits that gave only advice and did not help: they were rejected, or their topic still needed a
-    rule."""
+    """Count the edits that gave only advice and did not help: they were rejected, or a later edit had to state the rule
+    for their topic."""
     advised: set[str] = set()
     count = 0
     for verdict, edit in applied:

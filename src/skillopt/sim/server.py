@@ -16,7 +16,7 @@ from skillopt.sim.optimizer import spelled_out_schema
 
 class SimServer:
     """Serves one SimulatedModel. `requests` counts calls by their content; `most_in_flight` is the largest number of
-    calls that were in flight at once."""
+    calls in flight at the same time."""
 
     def __init__(self, options: SimOptions, api_key: str = "") -> None:
         self._model = SimulatedModel("sim:world", options)
@@ -31,8 +31,8 @@ class SimServer:
         self.app.router.add_get("/stats", self._stats)
 
     async def start(self, port: int = 0) -> tuple[web.AppRunner, int]:
-        """Listen on 127.0.0.1; port 0 chooses a free port. Return the runner, which the caller cleans up, and the
-        port."""
+        """Listen on 127.0.0.1; port 0 chooses a free port. Return the runner and the port. The caller must clean up the
+        runner."""
         runner = web.AppRunner(self.app, handle_signals=False, handler_cancellation=True, shutdown_timeout=1)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", port)

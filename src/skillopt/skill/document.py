@@ -1,7 +1,7 @@
 """A skill: a Markdown document with sections and protected regions, alone or at the head of a package of files.
 
-Text is stored byte for byte. The markers around a protected region are only for a run's own records. Targets, and the
-files that a run gives to users, get the document without markers (`Skill.shown`).
+Text is stored byte for byte. Only a run's own records contain the markers around a protected region. Targets and users
+get the document without these markers (`Skill.shown`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MARKER = re.compile(r"<!--\s*/?\s*skillopt\s*:", re.IGNORECASE)
 
 _MARKERS = f"(?:{re.escape(OPEN_MARKER)}|{re.escape(CLOSE_MARKER)})"
 _NOT_SHOWN = re.compile(rf"^[ \t]*{_MARKERS}[ \t]*(?:\r?\n|\Z)|{_MARKERS}", re.MULTILINE)
-"""Matches a marker, with the whole line if nothing else is on it."""
+"""Matches a marker, or its whole line if nothing else is on that line."""
 _REGION = re.compile(f"{re.escape(OPEN_MARKER)}(?:(?!{re.escape(OPEN_MARKER)}).)*?{re.escape(CLOSE_MARKER)}", re.DOTALL)
 """Matches a protected region. A stray opening marker above a region does not protect the text below it."""
 _HEADING = re.compile(r" {0,3}(#{1,6})(?=[ \t]|$)")
@@ -74,12 +74,13 @@ class Skill:
 
     @property
     def files(self) -> dict[str, bytes]:
-        """All files by their paths, SKILL.md first, with its front matter."""
+        """All files by their paths. SKILL.md comes first, with its front matter."""
         return {FILE: (self.front + self.text).encode(), **{path: self.others[path] for path in sorted(self.others)}}
 
     @cached_property
     def hash(self) -> str:
-        """A hash of the document or all files of a package. Skills that can act differently have different hashes."""
+        """A hash of the document, or of all files of a package. Skills that may give different results have different
+        hashes."""
         if not self.is_package:
             return hashlib.sha256(self.text.encode()).hexdigest()
         rows = [
@@ -103,11 +104,12 @@ class Skill:
 
     @cached_property
     def tokens(self) -> int:
-        """The number of tokens of the document that every target gets. Other files are not counted."""
+        """The number of tokens of the document as targets get it. Other files are not counted."""
         return count_tokens(self.shown.text)
 
     def read(self, path: str) -> str | None:
-        """The text of a file (of SKILL.md without its front matter); None if it does not exist, or is not text."""
+        """The text of a file; None if the file does not exist or is not text. For SKILL.md, the front matter is left
+        out."""
         if path == FILE:
             return self.text
         try:
@@ -174,7 +176,7 @@ class Skill:
         return replace(self, text=f"{self.text}{gap}{region}\n")
 
     def find_sections(self, title: str) -> list[SkillSection]:
-        """The sections with that title; case, `#` marks and space do not matter. Headings in guidance are ignored."""
+        """The sections with this title; case, `#` marks and spaces do not matter. Headings in guidance are ignored."""
         wanted = normal_title(title)
         named = [s for s in self.sections if s.level and normal_title(s.title) == wanted]
         return [s for s in named if not any(r.start <= s.span.start < r.end for r in self.protected)]

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, field_validator, model_serializer
@@ -26,7 +27,7 @@ _LIST_ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])\s")
 
 
 class DroppedText(BaseModel):
-    """A line or value of an anchor that a `modify` leaves out on purpose."""
+    """A line or value of the old text that the new text of a `modify` leaves out on purpose, with the reason."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -49,8 +50,8 @@ class Edit(BaseModel):
     file: str = FILE
     """The file that the edit changes; an `add` may make a new file. Stored only if it is not SKILL.md."""
     section: str = ""
-    """For an `add`: the section to add to, created if it does not exist. For other edits: the section of the anchor, to
-    distinguish equal anchors."""
+    """For an `add`: the section to which the text is added; it is created if it does not exist. For other edits: the
+    section that contains the anchor, in case the same text occurs in several sections."""
     anchor: str = ""
     """The verbatim text that is modified or deleted; empty for `add`."""
     text: str = ""
@@ -84,7 +85,7 @@ class Edit(BaseModel):
     @field_validator("dropped", mode="before")
     @classmethod
     def _complete(cls, value: object) -> object:
-        """Drop rows of a reply that have no text or no reason."""
+        """Remove the rows of a reply in which the text or the reason is missing."""
         rows = value if isinstance(value, list | tuple) else ()
         return [row for row in rows if isinstance(row, DroppedText) or (isinstance(row, dict) and _names(row))]
 
@@ -149,7 +150,7 @@ class _Unfit(Exception):  # noqa: N818
 
 @dataclass
 class _Draft:
-    """The replacements that the edits so far make. All spans refer to the original text."""
+    """The replacements that belong to the edits so far. All spans refer to the original text."""
 
     skill: Skill
     replacements: list[tuple[Span, str]] = field(default_factory=list)
@@ -179,8 +180,8 @@ class _Draft:
         return text.replace("\r\n", "\n").replace("\n", "\r\n") if only_crlf else text
 
     def _before(self, title: str) -> int | None:
-        """The start of the section before which a new standard section is inserted. None if there is no such section,
-        or an edit replaces the text around that start."""
+        """The position for a new standard section: the start of the section that must come after it. None if there is
+        no such section, or an edit replaces the text around this position."""
         at = next_section(self.skill, title)
         replaced = at is not None and any(span.start < at < span.end for span, _ in self.replacements)
         return None if replaced else at
@@ -191,8 +192,9 @@ def apply_edits(
 ) -> Applied:
     """Apply `edits` in order. Every anchor is looked up in its file as it was before the first edit.
 
-    If two edits touch the same text, the first is applied. Text and files that no edit touches stay byte for byte. A
-    further file that edits leave without text is removed. If `in_order` is false, every new section is put at the end.
+    If two edits touch the same text, the first is applied. Text and files that no edit touches stay byte for byte. If
+    edits leave a file other than SKILL.md without text, this file is removed. If `in_order` is false, every new section
+    is put at the end.
     """
     builder = SkillBuilder(skill, limits or SizeLimits(), in_order=in_order)
     applied: list[Edit] = []
@@ -244,7 +246,8 @@ class SkillBuilder:
 
 
 def _in_script(edit: Edit) -> Edit:
-    """The edit without its section if the file is a script, because `#` begins a comment there."""
+    """The edit. Its section is removed if its file is a script, because in a script `#` begins a comment, not a
+    heading."""
     return edit.model_copy(update={"section": ""}) if part_of(edit.file) == "scripts" else edit
 
 
@@ -295,7 +298,7 @@ def _check(edit: Edit, limits: SizeLimits) -> None:
 
 def whole_section(edit: Edit, skill: Skill) -> Edit:
     """Complete a `modify` or `delete` that names a section and no anchor: the anchor becomes the whole section with its
-    subsections. The heading stays if the new text does not repeat it."""
+    subsections. A modified section keeps its heading, even if the new text does not repeat it."""
     if edit.op == "add" or edit.anchor.strip() or not edit.section.strip():
         return edit
     document = Skill(skill.read(edit.file) or "")
@@ -311,7 +314,8 @@ def whole_section(edit: Edit, skill: Skill) -> Edit:
 
 
 def unsafe(text: str) -> tuple[str, str] | None:
-    """Why a text must not be put into a document, as kind and reason, no matter who wrote it; None if it may be."""
+    """If a text must not be put into a document, no matter who wrote it: the kind of problem and the reason. Else
+    None."""
     if _CONTROL.search(text.replace("\r\n", "\n")):
         return "control_characters", "contains control characters"
     if MARKER.search(text):
@@ -323,13 +327,14 @@ def _place(draft: _Draft, edit: Edit) -> _Draft:
     """The draft with the replacement of this edit; raises _Unfit if the edit cannot be applied."""
     if edit.op == "add":
         return _place_add(draft, edit)
-    span = _find(draft.skill, edit)
-    if any(span.overlaps(other) for other, _ in draft.replacements):
+    spans = _find(draft.skill, edit)
+    if any(span.overlaps(other) for span in spans for other, _ in draft.replacements):
         raise _Unfit("overlap", "touches text that another edit of this step changes")
     if edit.op == "modify":
         if edit.text == edit.anchor:
             raise _Unfit("no_change", "changes nothing")
-        return _Draft(draft.skill, [*draft.replacements, (span, edit.text)], draft.new_sections)
+        return _Draft(draft.skill, [*draft.replacements, *((span, edit.text) for span in spans)], draft.new_sections)
+    [span] = spans
     return _Draft(draft.skill, [*draft.replacements, (_whole_line(draft.skill.text, span), "")], draft.new_sections)
 
 
@@ -358,8 +363,10 @@ def _place_add(draft: _Draft, edit: Edit) -> _Draft:
     return _Draft(skill, [*others, (here, earlier + _gap(before, text) + text)], draft.new_sections)
 
 
-def _find(skill: Skill, edit: Edit) -> Span:
-    """Return the span of the anchor. Raise _Unfit unless it occurs verbatim, once, outside every protected region."""
+def _find(skill: Skill, edit: Edit) -> list[Span]:
+    """Return the spans of the anchor: a single span, or, for a `modify` that names a section, all spans in this
+    section. Raise _Unfit if the anchor does not occur verbatim outside the protected regions, or if it occurs several
+    times and it is unclear which one is meant."""
     spots, at = [], skill.text.find(edit.anchor)
     while at >= 0:
         spots.append(Span(at, at + len(edit.anchor)))
@@ -371,14 +378,19 @@ def _find(skill: Skill, edit: Edit) -> Span:
         raise _Unfit("protected", "touches a protected region")
     if len(free) > 1 and edit.section.strip():
         homes = [section.span for section in skill.find_sections(edit.section)]
-        free = [spot for spot in free if any(h.start <= spot.start and spot.end <= h.end for h in homes)] or free
+        inside = [spot for spot in free if any(h.start <= spot.start and spot.end <= h.end for h in homes)]
+        apart = not any(a.overlaps(b) for a, b in pairwise(inside))
+        if inside and len(homes) == 1 and apart and edit.op == "modify":
+            return inside
+        free = inside or free
     if len(free) > 1:
         raise _Unfit("ambiguous", f"its anchor occurs {len(free)} times in the document")
-    return free[0]
+    return free
 
 
 def _end_of_content(skill: Skill, span: Span) -> int:
-    """The position at which text is added to a span: after its last text, before a protected region that follows."""
+    """The position at which text is added to a span: after the last text of the span, but before a protected region in
+    it."""
     end = next((r.start for r in skill.protected if span.start <= r.start < span.end), span.end)
     if not skill.text[span.start : end].strip():
         return span.start if end < span.end or not span.start else end
@@ -393,7 +405,8 @@ def _after(text: str, point: int) -> str:
 
 
 def _whole_line(text: str, span: Span) -> Span:
-    """Extend the span of a deletion to the line's break, and to one of the two blank lines that would be left."""
+    """If the span covers whole lines, extend it over the line break that would be left. If two blank lines would then
+    meet, extend it over one of these, too."""
     before = re.search(r"(?:\r?\n)*$", text[: span.start])
     breaks = re.findall(r"\r?\n", before[0]) if before else []
     after = text[span.end :]

@@ -29,7 +29,7 @@ def without_example(text: str, task: str) -> str:
 
 
 def _end(text: str, at: int) -> int:
-    """The end of the example, for a task that ends at position `at`; -1 if no reply follows the task."""
+    """The end of the example whose task ends at position `at`; -1 if no reply follows the task."""
     rest = text[at:].removeprefix("\n")
     if not _REPLY.match(rest):
         return -1

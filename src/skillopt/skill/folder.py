@@ -68,7 +68,7 @@ def path_problem(path: str) -> str:
 
 
 def name_clash(paths: Iterable[str]) -> str:
-    """If two of these paths are the same on a disk that ignores case, a text that names them; else empty."""
+    """A message that names two of these paths if they are the same on a disk that ignores case; else empty."""
     seen: dict[str, str] = {}
     for path in paths:
         parts = path.split("/")
@@ -100,7 +100,8 @@ def read_folder(folder: Path) -> Skill:
 def listed(folder: Path) -> Iterator[tuple[str, Path, os.stat_result]]:
     """The package's files in a fixed order: path in the package, path on disk, the result of `stat`.
 
-    All files are checked before the first one is yielded: links out of the folder, sizes, names, kinds.
+    Before the first file is yielded, all files are checked: their names, kinds and sizes, and links out of the
+    folder.
     """
     files: list[tuple[str, Path, os.stat_result]] = []
     size = 0
@@ -154,7 +155,8 @@ def _checked(folder: Path, path: str, file: Path) -> os.stat_result:
         raise PackageError(f"{shown}: is not a regular file; remove it from the package")
     if info.st_size > LARGEST_FILE:
         raise PackageError(
-            f"{shown}: has {info.st_size / 1e6:,.0f} MB; a file of a package may have {LARGEST_FILE / 1e6:.0f} MB"
+            f"{shown}: has {info.st_size / 1e6:,.0f} MB; a file of a package may have at most "
+            f"{LARGEST_FILE / 1e6:.0f} MB"
         )
     return info
 
@@ -170,15 +172,16 @@ class PackageChanges(BaseModel):
 
 
 def changes(base: Skill, skill: Skill) -> PackageChanges:
-    """The difference between a skill's further files and the package that a run began with, for a JSON file."""
+    """The differences between a skill's further files and those of the package that a run began with, for a JSON
+    file."""
     changed = {path: content.decode() for path, content in skill.others.items() if base.others.get(path) != content}
     removed = sorted(base.others.keys() - skill.others.keys())
     return PackageChanges(hash=skill.hash, changed=dict(sorted(changed.items())), removed=removed)
 
 
 def with_changes(base: Skill, text: str, changed: PackageChanges) -> Skill:
-    """The skill from its text and its stored `changes`. Raises PackageError if the package's files have changed
-    since."""
+    """Rebuild a version of the skill from its text and its stored `changes`. Raises PackageError if the package's files
+    have changed since the version was stored."""
     skill = replace(base, text=text)
     for path in changed.removed:
         skill = skill.with_file(path, "")

@@ -1,4 +1,5 @@
-"""An Agent Skills package: SKILL.md (agents list its front matter and load its body) and further files.
+"""An Agent Skills package: SKILL.md and further files. Agents list the front matter of SKILL.md, and load its body when
+they need the skill.
 
 Training changes only the body, or the description. Everything else stays byte for byte.
 """
@@ -73,7 +74,7 @@ def read_package(text: str) -> Package:
 
 
 def one_line(text: str) -> str:
-    """The text without line breaks and characters that YAML does not allow."""
+    """The text on one line, without characters that YAML does not allow."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 

@@ -33,8 +33,8 @@ class Part:
 
 
 def rules(skill: Skill) -> list[Part]:
-    """The rules of a skill: list items, each with the lines indented below it, and paragraphs; not headings and
-    markers."""
+    """The rules of a skill: paragraphs, and list items with the lines that are indented below them. Headings and
+    markers are not rules."""
     lines = split_lines(skill.text)
     parts = []
     for start, end in _blocks(lines):
@@ -45,8 +45,8 @@ def rules(skill: Skill) -> list[Part]:
 
 
 def without_lines(skill: Skill, lines: Sequence[tuple[int, int]]) -> Skill:
-    """The document without several rules, each given by its first and last line, from 1. If a rule was between two
-    blank lines, one of them is removed, too."""
+    """The document without several rules, each given by its first and last line, from 1. If a rule is between two blank
+    lines, one of these blank lines is removed, too."""
     gone = {number for first, last in lines for number in range(first, last + 1)}
     kept: list[str] = []
     cut = False

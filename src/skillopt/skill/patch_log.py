@@ -39,7 +39,7 @@ class Entry(BaseModel):
     """The skill version that this edit is part of."""
     skill_before: str
     skill_after: str
-    """Hashes of the skill before (`skill_before`) and after the whole step."""
+    """The hash of the skill after the whole step; `skill_before` is the hash before the step."""
     edit: Edit
     evidence: dict[str, JsonValue]
     """The gate's measurements for the step."""
@@ -55,8 +55,8 @@ class Entry(BaseModel):
 
 
 class PatchLog:
-    """The file `patch_log.jsonl`. The entries of a step are added together. `truncate` removes the entries after an
-    earlier `size`."""
+    """The file `patch_log.jsonl`. The entries of a step are written together. `truncate` cuts the file to an earlier
+    `size`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -108,7 +108,7 @@ class PatchLog:
         self._tail = (seq, prev)
 
     def truncate(self, size: int) -> None:
-        """Remove entries that were written after the last finished step."""
+        """Cut the file to `size` bytes, to remove entries that were written after the last finished step."""
         if self.path.exists() and self.size > size:
             with open_regular(self.path, "r+b") as file:
                 file.truncate(size)
@@ -143,16 +143,17 @@ def replay(initial: Skill, entries: Sequence[Entry]) -> dict[int, Skill]:
     for version in sorted({entry.version for entry in entries}):
         group = [entry for entry in entries if entry.version == version]
         if group[0].skill_before != skill.hash:
-            raise PatchLogError(f"version {version}: the log starts from another document")
+            raise PatchLogError(f"version {version}: the log starts it from a different skill than the version before")
         skill = applied_in_order(skill, group)[-1]
         if skill.hash != group[0].skill_after:
-            raise PatchLogError(f"version {version}: replaying the log gives another document")
+            raise PatchLogError(f"version {version}: the edits in the log do not give the skill that the log records")
         versions[version] = skill
     return versions
 
 
 def applied_in_order(before: Skill, group: Sequence[Entry]) -> list[Skill]:
-    """The skill after the first edit of one version, after the first two, and so on; the last one is the version."""
+    """The skills after the first edit of a version, after its first two edits, and so on. The last one is the version
+    itself."""
     if group[0].kind == "guidance":
         edits = [entry.edit for entry in group]
         return [apply_guidance(before, edits[:count], UNLIMITED).skill for count in range(1, len(edits) + 1)]

@@ -1,4 +1,4 @@
-"""The standard sections of a skill that begins without sections: their order, and which of them are empty."""
+"""The standard sections, which a skill gets if it begins without sections: their order, and a search for empty ones."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ def rank(title: str) -> int:
 
 
 def next_section(skill: Skill, title: str) -> int | None:
-    """The position at which a new standard section is inserted: before a later standard section or Examples. None if
-    there is none."""
+    """The position at which a new standard section is inserted: the start of the first later standard section, or of
+    the section Examples. None if the skill has no such section."""
     later = (section for name in _ORDER[rank(title) + 1 :] for section in skill.find_sections(name))
     return min((section.span.start for section in later if section.level == _LEVEL), default=None)
 
 
 def empty_sections(skill: Skill) -> list[Span]:
-    """The spans of standard sections without text: heading and blank lines. Guidance is not regarded as text of a
-    section."""
+    """The spans of the standard sections that have only a heading and blank lines. Guidance does not count as a
+    section's text."""
     headings = [s for title in STANDARD for s in skill.find_sections(title) if s.level == _LEVEL]
     spans = []
     for section in sorted(headings, key=lambda section: section.span.start):

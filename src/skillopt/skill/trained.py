@@ -36,8 +36,8 @@ def part_of(path: str) -> TrainedPart | None:
 
 
 def editable(skill: Skill, parts: Iterable[str]) -> list[str]:
-    """The files that may be edited if these parts are trained, SKILL.md first. For a skill that is one document: only
-    this document."""
+    """The files that may be edited if these parts are trained, SKILL.md first. If the skill is a single document, only
+    this document may be edited."""
     if not skill.is_package:
         return [FILE]
     parts = set(parts)

@@ -13,7 +13,7 @@ from skillopt.tasks.base import Env, as_env
 from skillopt.tasks.load import is_reference, load_object
 
 BUILT_IN = {"qa": "skillopt.tasks.qa:QAEnv", "trigger": "skillopt.tasks.trigger:TriggerEnv"}
-"""The built-in envs by name, each imported when it is used. Every other env, also one that comes with SkillOpt, is
+"""The built-in envs by name, each imported when it is used. Every other env, even if it comes with SkillOpt, is
 registered in the entry-point group `skillopt.envs`. An env's class is called with the config's `env` section."""
 
 
@@ -39,15 +39,15 @@ def open_env(config: Config) -> Env:
     if scoring.startswith(PASSED_IN):
         function = scoring.removeprefix(PASSED_IN)
         raise UserError(
-            f"env.scoring: the run was scored by the function '{function}', which its program passed in; a command "
-            f"finds it by its file: env.scoring=FILE.py:{function}"
+            f"env.scoring: a Python program passed in the scorer function '{function}', which a command cannot call; "
+            f"name the function's file: env.scoring=FILE.py:{function}"
         )
     if name in BUILT_IN or (is_reference(name) and not plugins.reference("envs", name)):
         make = load_object(BUILT_IN.get(name, name), "env.name")
     elif not is_shipped("sim") and not plugins.reference("envs", name):
         raise UserError(
-            f"env.name: '{name}' is not registered, and neither are the envs that come with SkillOpt: it is not "
-            "installed here, or was installed in an earlier version; run `pip install -e .` in its folder"
+            f"env.name: '{name}' is not registered. The envs that come with SkillOpt are not registered either: "
+            "SkillOpt, or its current version, is not installed here; run `pip install -e .` in SkillOpt's folder"
         )
     else:
         make = plugins.load("envs", name, key="env.name", known=BUILT_IN)

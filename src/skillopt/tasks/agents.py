@@ -48,7 +48,7 @@ def open_agent(config: EnvConfig, workspaces: Workspaces, mode: Mode, root: Path
         return CommandAgent(config, workspaces)
     if config.agent_options:
         raise UserError(
-            "env.agent_options: there is neither env.agent nor env.command to use these options; remove them"
+            "env.agent_options: these options are for env.agent or env.command; set one of them, or remove the options"
         )
     return OneReply(mode, root)
 
@@ -60,7 +60,7 @@ def task_text(item: Item) -> str:
 class OneReply:
     """Asks the target once: the skill is the system prompt; images, context and question are the user's message.
 
-    If the skill is a package, the target may list, read and run its further files before it replies.
+    If the skill is a package, the target may list, read and run the package's other files before it replies.
     """
 
     fingerprint = ""
@@ -106,7 +106,8 @@ class OwnAgent:
     its answer and may be async.
 
     A parameter named `workspace` gets the folder of the task; one named `skill_dir` gets the folder of the skill's
-    package. If the journal has a rollout, it is not done again, whether or not the agent's calls went through `model`.
+    package. A rollout that is in the journal is not done again, even if the agent calls other models than
+    `model`.
     """
 
     turns = 1
@@ -214,8 +215,8 @@ def timed_out(messages: Sequence[Message], seconds: float) -> WorkedEpisode:
 async def journalled(
     chat: Chat, identity: Sequence[Any], work: Callable[[], Awaitable[WorkedEpisode]]
 ) -> WorkedEpisode:
-    """The episode of a rollout whose model calls SkillOpt cannot see. The rollout is done once for this identity; after
-    that, the episode is read from the journal. `opaque_rollout` counts the rollout's usage."""
+    """The episode of a rollout with model calls that SkillOpt cannot see. The rollout is done once for this identity;
+    after that, the episode is read from the journal. `opaque_rollout` counts the rollout's usage."""
 
     async def plain() -> Any:
         episode = json.loads(json.dumps((await work()).model_dump(exclude_defaults=True), default=str))

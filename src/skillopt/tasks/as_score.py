@@ -15,7 +15,9 @@ LONGEST_FEEDBACK = 10_000
 NOT_DESCRIBED = "A function scores the reply; its rule is not described: infer it from scores and feedback."
 LONGEST_DESCRIPTION = 1500
 """The maximum number of characters of a scorer's docstring that the optimizer sees."""
-_FORMS = "a score is a number from 0 to 1, a bool, (number, feedback), a dict with hard, soft or score, or a Score"
+_FORMS = (
+    "a score is a number from 0 to 1, a bool, (number, feedback), a dict with 'hard', 'soft' or 'score', or a Score"
+)
 
 
 class ScoreFields(TypedDict):
@@ -28,7 +30,7 @@ def as_score(value: Any, pass_at: float = 1.0) -> ScoreFields:
     """Convert the result of a scorer, a judge or a check to `hard`, `soft` and `feedback`. A score of at least
     `pass_at` solves the task.
 
-    Number types of other libraries are accepted. Any other result raises ValueError.
+    `_FORMS` lists the accepted forms; any other form raises ValueError. A number may have a type of another library.
     """
     result, feedback = value if isinstance(value, tuple | list) and len(value) == 2 else (value, "")
     if hasattr(result, "hard") and hasattr(result, "soft"):
@@ -41,7 +43,7 @@ def as_score(value: Any, pass_at: float = 1.0) -> ScoreFields:
 
 
 def _number(fields: Mapping[str, Any], names: tuple[str, ...], value: Any) -> float:
-    """The number in the first of the fields `names` that exists; raises ValueError if it is not from 0 to 1."""
+    """The number in the first existing field of `names`; raises ValueError if the number is not from 0 to 1."""
     first: Any = next((fields[name] for name in names if name in fields), None)
     try:
         number = float(first) if hasattr(first, "__float__") else math.nan  # texts and None have no __float__
@@ -68,7 +70,7 @@ def takes_workspace(scorer: Callable[..., Any]) -> bool:
         signature.bind(None, "", **({"workspace": None} if wanted else {}))
     except TypeError as error:
         raise TypeError(
-            f"{error}; a scorer is called with the item and the output, and gets the task's folder in a parameter "
-            "named workspace; give any other parameter a default"
+            f"{error}; a scorer is called with the item and the output, and with the task's folder if it has a "
+            "parameter named workspace; give every other parameter a default"
         ) from None
     return wanted

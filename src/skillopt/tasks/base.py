@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SPLITS = ("train", "val", "test")
 _MOST_ANSWERS = 20
-"""The maximum number of different answers that count as a small closed set."""
+"""The maximum number of different answers in a small closed set (`closed_set`)."""
 
 
 Json = JsonObject
@@ -40,16 +40,16 @@ class Chat(Protocol):
     """The target model for one rollout. Its calls are journalled, limited, retried and counted."""
 
     async def __call__(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> ChatReply:
-        """Send the messages and return the reply. `tools` are function definitions of the OpenAI chat protocol;
-        tasks/tools.py runs them.
+        """Send the messages and return the reply. `tools` defines functions in the form of the OpenAI chat protocol;
+        tasks/tools.py runs these functions.
 
         The content of a message is text or a list of the protocol's parts (`{"type": "image_url", …}`).
         """
         ...
 
     async def opaque_rollout(self, identity: Sequence[Any], work: Callable[[], Awaitable[Json]]) -> Json:
-        """Do a rollout whose model calls SkillOpt cannot see. It is done once for each identity and sample; after that,
-        its result is read from the journal.
+        """Do a rollout with model calls that SkillOpt cannot see. The rollout is done once for each identity and
+        sample; after that, its result is read from the journal.
 
         `work` does the rollout and returns JSON, or raises TransientError if one more try may help. The JSON may have
         the field `usage`, `{prompt, completion, cached, usd}`, which counts against the budget. Do not include the
@@ -68,7 +68,7 @@ class ScorerError(SkillOptError):
 
 
 HIDDEN = ("answer", "answers", "expected", "check", "check_files", "rubric")
-"""Fields of an item that an agent never sees: tasks whose answer the agent can read would teach the skill nothing."""
+"""Fields of an item that an agent never sees. A skill learns nothing from tasks if the agent can read the answers."""
 
 
 class TaskFields(BaseModel):
@@ -132,14 +132,16 @@ class AgentItem(TaskFields):
         if name in HIDDEN:
             shown = ", ".join(name for name, _ in self)
             raise FatalError(
-                f"the agent reads '{name}' of the item '{self.id}', which agents never see: a skill learns nothing "
-                f"from tasks whose answer the agent can read. Only the scorer may use it; the agent may use: {shown}"
+                f"the agent reads '{name}' of the item '{self.id}', a field that agents never see: a skill learns "
+                "nothing from tasks if the agent can read their answers. Only the scorer may use this field; the agent "
+                f"may use: {shown}"
             )
         return super().__getattr__(name)  # type: ignore[misc]
 
 
 def score_of(value: Any, pass_at: float = 1.0) -> Score:
-    """Convert the result of a scorer, judge or check to a Score (tasks/as_score.py); raises ValueError if it cannot."""
+    """Convert the result of a scorer, judge or check to a Score. The result must have one of the forms in
+    tasks/as_score.py; any other form raises ValueError."""
     return Score(**as_score(value, pass_at))
 
 
@@ -149,7 +151,7 @@ class Episode(BaseModel):
     messages: list[StoredMessage] = []
     output: str
     score: Score | None = None
-    """The score if the env itself knows it, as a game does; `Env.score` is not called then."""
+    """The score, if the env itself knows it, as a game knows who won. `Env.score` is then not called."""
     usage: Usage | None = None
     """Tokens, and dollars if known, of model calls that did not go through `chat`. They count against the budget."""
     changes: tuple[FileChange, ...] = ()
@@ -172,11 +174,11 @@ class Agent(Protocol):
 
 class Scorer:
     """Scores an output or, if `needs_workspace` is true, the files that the rollout left (`score_files`). Some scorers
-    do not set `needs_workspace` before `check`."""
+    set `needs_workspace` only when `check` is called."""
 
     needs_answers = noisy = needs_workspace = False
     fingerprint = description = ""
-    """`description` says in a sentence how the scorer decides, for the optimizer."""
+    """`description` tells the optimizer in a sentence how the scorer decides."""
 
     def __call__(self, item: Item, output: str) -> Score | Awaitable[Score]:
         raise ScorerError("this scorer works only in a rollout")
@@ -187,10 +189,10 @@ class Scorer:
         return value if isinstance(value, Score) else await value
 
     judge: Callable[[Item, str, Judge], Awaitable[Score]] | None = None
-    """The function that scores instead of `__call__` if a model scores; else None."""
+    """If a model scores the outputs: the function that is called instead of `__call__`. Otherwise None."""
 
     def is_judged(self, item: Item) -> bool:
-        """Is this item scored by a model? One task set may have both items with a judge and items without."""
+        """Is this item scored by a model? A task set may have items with a judge and items without one."""
         return False
 
     def check(self, splits: Mapping[str, Sequence[Item]]) -> None:
@@ -222,14 +224,16 @@ class Env(ABC):
     problem: str = ""
     """Why the env cannot be used; empty if it can. A run does not start if there is a problem."""
     fingerprint: str = ""
-    """A text that identifies everything besides items and config that changes results, such as a scorer's file."""
+    """Results may change although items and config stay the same, for example if a scorer's file changes. This text
+    must then change, too."""
     workspaces: Workspaces | None = None
     """The files that tasks start from; None if the tasks have no files."""
     scores_files: bool = False
-    """True if `run` also scores the files that a rollout left; `score` without `run` scores an untouched workspace."""
+    """True if `run` also scores the files that the rollout left. `score` then scores the workspace as it was before the
+    task."""
     judge: Callable[[Item, str, Judge], Awaitable[Score]] | None = None
     """An async function `judge(item, output, ask)` that scores instead of `score`. `ask` sends a request to the
-    judge model; the journal has the replies. Such an env is noisy."""
+    judge model; the journal stores the replies. An env with a judge is noisy."""
 
     @abstractmethod
     def items(self, split: str) -> Sequence[Item]:
@@ -243,7 +247,7 @@ class Env(ABC):
     def score(self, item: Item, output: str) -> Score | Awaitable[Score]:
         """Score an output. The score must depend only on the item and the output. The function must accept any text as
         the output. The function may be async. If it raises ScorerError, the item is set aside."""
-        raise ScorerError(f"env '{self.name}' has no scorer: define score, or judge")
+        raise ScorerError(f"env '{self.name}' has no scorer: define its method score or judge")
 
     def baseline(self, item: Item) -> str:
         """The output of a target that does nothing."""
@@ -253,14 +257,16 @@ class Env(ABC):
         """End the processes that the env started. The code that opened the env calls this function."""
 
     def use(self, agent: Agent | None, scorer: Scorer | None) -> None:
-        """Replace `run`, or `score` and `judge`, by functions that a program passes in."""
+        """Use functions that a program passes in: the agent replaces `run`; the scorer replaces `score` and `judge`."""
         if agent is not None:
             self.run = agent.run  # type: ignore[method-assign]
             self.problem = ""
             self.fingerprint = f"{self.fingerprint}{agent.fingerprint}"
         if scorer is not None:
             if scorer.needs_workspace and self.workspaces is None:
-                raise UserError(f"scorer: has a parameter workspace, but the tasks of env '{self.name}' have no files")
+                raise UserError(
+                    f"scorer: has a parameter 'workspace', but the tasks of env '{self.name}' have no files; remove it"
+                )
             self.score = scorer.__call__  # type: ignore[method-assign]
             self.judge = None
             self.noisy, self.scoring = scorer.noisy, scorer.description
@@ -296,7 +302,7 @@ def unknown_members(env: Env) -> dict[str, str]:
 
 
 async def score_output(env: Env, item: Item, output: str, judge: Judge | None = None) -> Score:
-    """Score an output with the env's `judge` or `score`, async or not. `score_of` converts the result."""
+    """Score an output with the env's `judge` or `score`; both may be async. `score_of` converts the result."""
     judged = env.judge is not None and judge is not None
     value: Any = env.judge(item, output, judge) if env.judge and judge else env.score(item, output)
     value = await value if inspect.isawaitable(value) else value

@@ -43,12 +43,12 @@ class TaskScorer(Scorer):
         items = [item for own in splits.values() for item in own]
         if not name or name == "by_task":
             raise UserError(
-                f"item '{items[0].id}': scoring: is missing; env.scoring by_task needs a scorer's name there"
+                f"item '{items[0].id}': scoring: is missing; with env.scoring=by_task, each item names a scorer there"
             )
         options = self._config.scoring_options.get(name, {})
         scorer = open_scorer(self._config.model_copy(update={"scoring": name, "scoring_options": options}), self._root)
         if scorer.needs_answers and (bare := next((item for item in items if not item.answers), None)):
-            raise UserError(f"item '{bare.id}': answers: is missing; its scorer, {name}, needs one")
+            raise UserError(f"item '{bare.id}': answers: is missing; the scorer '{name}' needs at least one")
         scorer.check(splits)
         return scorer
 

@@ -1,8 +1,8 @@
 """Compare two workbooks by SpreadsheetBench's rules. This separate program runs inside the sandbox.
 
 Numbers, and texts that are numbers, are rounded to two places. A date becomes the number of its day; the seconds of a
-time are ignored; an empty text is an empty cell. After that, values of different types are different. Only cells of the
-answer's position are compared.
+time are ignored; an empty text is an empty cell. After these conversions, values of different types are never equal. If
+the task gives a position (a range of cells), only the cells of this position are compared.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def ranges(position: str, sheets: list[str]) -> list[tuple[str, str]]:
-    """The sheets and ranges of a position such as `'Sheet 1'!A1:B5, C3`. The default is the first sheet."""
+    """The sheets and ranges of a position such as `'Sheet 1'!A1:B5, C3`. The default sheet is the first."""
     ranges = []
     for part in re.split(r",(?=(?:[^']*'[^']*')*[^']*$)", position):
         sheet, mark, cells = part.strip().rpartition("!")

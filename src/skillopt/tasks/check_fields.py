@@ -1,4 +1,4 @@
-"""A check of answers, found in a session or in another tool's eval, and the fields of a task that is scored by it."""
+"""A check of answers from a session or from another tool's eval, and its conversion to the fields of a task."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class MinedCheck(Record):
 
     kind: CheckKind
     values: tuple[str, ...] = ()
-    """The values of the check. exact: accepted answers; contains: texts, all of which the answer must contain; regex:
-    patterns, one of which must match; command: the words of the command line; file: its path and its content; rubric:
-    what the judge looks for."""
+    """The values of the check, by its kind. `exact`: accepted answers. `contains`: texts, all of which the answer must
+    contain. `regex`: patterns, one of which must match. `command`: the words of the command line. `file`: the file's
+    path and its content. `rubric`: what the judge looks for."""
     unwanted: tuple[str, ...] = ()
-    """Texts that the answer must not contain, if the kind is contains."""
+    """For the kind `contains`: texts that the answer must not contain."""
 
 
 def check_fields(check: MinedCheck) -> Json:
@@ -42,7 +42,8 @@ def check_fields(check: MinedCheck) -> Json:
 
 
 def _pattern(check: MinedCheck) -> str:
-    """A regular expression that matches outputs with all wanted and no unwanted texts, as whole words."""
+    """A regular expression that matches an output with all wanted texts and without any unwanted text, as whole
+    words."""
     wanted = "".join(rf"(?=.*(?<![\w-]){re.escape(text)}(?!\w))" for text in check.values)
     unwanted = "".join(rf"(?!.*(?<![\w-]){re.escape(text)}(?!\w))" for text in check.unwanted)
     return rf"\A{wanted}{unwanted}"

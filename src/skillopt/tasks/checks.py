@@ -34,8 +34,8 @@ class FilesOptions(Options):
 
 
 class FilesCheck(Scorer):
-    """Compares the files that a rollout left with the item's `expected`: a folder or an object of path → text; null for
-    a file that must not exist.
+    """Compares the files that a rollout left with the item's `expected`: a folder, or an object of path → text. The
+    text of a file that must not exist is null.
 
     JSON is compared as a value, CSV by its cells, xlsx by its cells' values, any other file as text.
     """
@@ -58,7 +58,9 @@ class FilesCheck(Scorer):
             where = f"item '{item.id}': expected"
             expectation = item.get("expected")
             if not expectation:
-                raise UserError(f"{where}: is missing; env.scoring files needs a folder or an object, path → text")
+                raise UserError(
+                    f"{where}: is missing; with env.scoring=files, it is a folder or an object of path → text"
+                )
             texts = expectation if isinstance(expectation, Mapping) else {}
             gone = [name for name, text in texts.items() if text is None]
             wanted = {name: text for name, text in texts.items() if text is not None} if texts else expectation
@@ -236,8 +238,8 @@ class CommandCheck(Scorer):
         command = item.get("check") or self._options.command
         if not isinstance(command, str | list) or not command:
             raise UserError(
-                f"item '{item.id}': check: is missing; env.scoring command needs a command line there, or for all "
-                "tasks in env.scoring_options.command"
+                f"item '{item.id}': check: is missing; with env.scoring=command, set it to a command line, or set "
+                "env.scoring_options.command for all tasks"
             )
         split_command(command, f"item '{item.id}': check", "write it as a list: [python, check.py]")
         return command if isinstance(command, str) else [str(word) for word in command]

@@ -31,8 +31,8 @@ _IN_A_HEADING = {
 
 
 def renamed(row: object, named: Mapping[str, str]) -> object:
-    """A row with SkillOpt's names for its fields. A row that is not an object is returned as it is and reported
-    later."""
+    """A row with SkillOpt's names for its fields. A row that is not an object is returned as it is; the caller reports
+    it later."""
     if not isinstance(row, dict):
         return row
     fields = {field: value for field, column in named.items() if (value := value_of(row, column)) is not None}
@@ -59,7 +59,7 @@ def find_columns(file: Path | str, rows: Sequence[Fields], wanted: Mapping[str, 
             there = ", ".join(paths_of(rows[:50]))
             key = f"env.columns.{field}"
             option = "columns" if isinstance(file, str) else _OPTIONS.get(field, key)
-            raise UserError(f"{option}: '{file}' has no column '{column}' ({key}); it has: {there}")
+            raise UserError(f"{option}: '{file}' has no column '{column}'; it has: {there} (config key: {key})")
     for field, usual in NAMES.items():
         free = {column.casefold().strip(): column for column in reversed(columns) if column not in chosen.values()}
         if field not in chosen and (name := next((name for name in usual if name in free), "")):
@@ -77,7 +77,7 @@ def find_columns(file: Path | str, rows: Sequence[Fields], wanted: Mapping[str, 
             several = f"several columns look like the {field} ({', '.join(near)})"
             seen = several if near else f"no column looks like the {field}"
             option = f'columns={{"{field}": COLUMN}}' if isinstance(file, str) else f"{_OPTIONS[field]} COLUMN"
-            raise UserError(f"{file}: {seen}; name it with {option} (there are: {', '.join(columns)})")
+            raise UserError(f"{file}: {seen}; name one with {option} (the columns are: {', '.join(columns)})")
     return {field: chosen[field] for field in [*NAMES, *(chosen.keys() - NAMES.keys())] if field in chosen}
 
 
@@ -121,12 +121,12 @@ def _groups_rows(cells: Sequence[Any]) -> bool:
 _ALSO = {"answer": "answers"}
 _OPTIONS = {"question": "--question", "answers": "--answer", "id": "--id", "type": "--type"}
 _FITS = {"id": _names_rows, "type": _groups_rows}
-"""Functions that check a column's cells. A column with the right heading is the column of ids or types only if its
-cells fit, too."""
+"""Functions that check the cells of a column. A column whose heading fits is used for ids or types only if its cells
+fit, too."""
 
 
 def _by_heading(field: str, columns: Sequence[str]) -> list[str]:
-    """The columns whose heading contains the field's word. If the field has several words, the first one that is in any
+    """The columns whose heading contains a word of the field in `_IN_A_HEADING`. Only the first word that is in any
     heading is used."""
     spaced = {column: re.sub(r"([a-z])([A-Z])", r"\1 \2", column).casefold() for column in columns}
     words = {column: {word.rstrip("s") for word in re.findall(r"[^\W\d_]+", spaced[column])} for column in columns}

@@ -1,7 +1,8 @@
 """An agent that is a command line: it gets the task on standard input and the skill as a file, and prints the answer.
 
 Every rollout has a fresh workspace and a separate home folder. The command gets only harmless environment variables and
-those that the user names, such as keys. When it ends, every process that it started is ended, too.
+those that the user names, such as keys. When the command ends, every process that it started
+is ended, too.
 """
 
 from __future__ import annotations
@@ -104,8 +105,8 @@ class CommandAgent:
         return await journalled(chat, identity, work)
 
     def _loaded(self, done: Finished, stdin: str, names: Sequence[str]) -> WorkedEpisode:
-        """The episode, with the names of the loaded skills as its output, even if the agent reaches its time limit
-        after it loaded them."""
+        """The episode; its output is the names of the skills that the agent loaded. They count even if the agent later
+        reached its time limit."""
         heard = self._heard()(done.stdout)
         used = [name for name in names if loaded(heard.messages, name)]
         if not done.timed_out and not used:
@@ -123,8 +124,8 @@ class CommandAgent:
             raise FatalError(f"env.command: '{argv[0]}' cannot be started: {error.strerror or error}") from None
 
     def _with_files(self, episode: WorkedEpisode, skill: Skill, dirs: RolloutDirs) -> WorkedEpisode:
-        """The episode with the files of the package that the agent read: those that the files' access times and the
-        agent's transcript show."""
+        """The episode with the files of the package that the agent read. Their access times and the agent's transcript
+        show which ones."""
         if not skill.others:
             return episode
         folders = self._skill_folders(skill, dirs) or [dirs.skill_dir]
@@ -183,7 +184,7 @@ class CommandAgent:
         if done.timed_out:
             raise TransientError(f"env.command: no answer within {self._options.timeout:g} s")
         if done.too_long:
-            raise TransientError("env.command: printed more than 8 MB and was stopped")
+            raise TransientError("env.command: the command printed more than 8 MB and was stopped")
         heard = self._heard()(done.stdout)
         if done.code or heard.error:
             message = "; ".join(filter(None, (heard.error, last_line(done.stderr)))) or last_line(done.stdout)
@@ -194,7 +195,7 @@ class CommandAgent:
                     f"env.command: {redact(message)[:300]}; a rollout has a fresh home folder, and {self._argv[0]} "
                     f"finds no login there: give it a key ({keys}), or name a variable in env.agent_options.pass_env"
                 )
-            what = f"env.command: ended with exit code {done.code}: {redact(message)[:500]}"
+            what = f"env.command: the command ended with exit code {done.code}: {redact(message)[:500]}"
             raise TransientError(what, retry_after=trouble.wait, overloaded=trouble.kind == "limit")
         messages = [*talk, *(heard.messages or [{"role": "assistant", "content": heard.output}])]
         return WorkedEpisode(output=heard.output, messages=messages, usage=_usage(heard))

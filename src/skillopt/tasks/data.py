@@ -22,7 +22,7 @@ from skillopt.tasks.dialogs import as_task
 LONGEST_LINE = 16 << 20
 """The maximum number of bytes of a line. A file with a longer line probably has no line ends, or is not text."""
 LARGEST_JSON = 64 << 20
-"""The maximum number of bytes of a JSON array, which can only be read whole; JSON lines have no such limit."""
+"""The maximum number of bytes of a JSON array, which is read at once; a file of JSON lines may be larger."""
 TEXT = (".jsonl", ".ndjson", ".json", ".csv", ".tsv")
 YAML = (".yaml", ".yml")
 SUFFIXES = (*TEXT, ".parquet", ".arrow", ".feather", ".ipc", *YAML)
@@ -61,7 +61,7 @@ def shown_name(item: Item) -> str:
 
 
 def shown_names(items: Iterable[Item]) -> dict[str, str]:
-    """Names for people by item id, for items whose name is not the id."""
+    """The names of items for people, by item id. Items whose name is their id are left out."""
     return {item.id: name for item in items if (name := shown_name(item)) != item.id}
 
 
@@ -69,7 +69,7 @@ def read_splits(split_dir: str, *, answers: bool = True) -> dict[str, list[Item]
     """The items of `<split_dir>/{train,val,test}/items.json`, `items.jsonl` or `items.csv`."""
     if not split_dir:
         raise UserError(
-            "env.split_dir: is empty; name the folder that holds train/, val/ and test/, or one file in env.data"
+            "env.split_dir: is empty; set it to a folder that holds train/, val/ and test/, or set env.data to one file"
         )
     root = Path(split_dir)
     if not root.is_dir():
@@ -156,7 +156,7 @@ def listed(words: Sequence[str]) -> str:
 
 
 def read_rows(file: Path, *, any_names: bool = False, encoding: str = "utf-8") -> Iterator[Row]:
-    """The rows of a file in the format of its suffix, one at a time if possible. `any_names` allows any columns."""
+    """The rows of a file, one at a time if possible; its suffix says the format. `any_names` allows any columns."""
     for where, row in _file_rows(file, any_names, encoding):
         yield where, as_task(row)
 
@@ -183,11 +183,11 @@ def _file_rows(file: Path, any_names: bool, encoding: str) -> Iterator[Row]:
     elif suffix in {".csv", ".tsv"}:
         yield from _table(file, separator(file, encoding), any_names, encoding)
     else:
-        raise UserError(f"{file}: items are read from {', '.join(SUFFIXES)}; save it as one of these")
+        raise UserError(f"{file}: items are read from {', '.join(SUFFIXES)}; save the file in one of these formats")
 
 
 def encoding_of(file: Path) -> str:
-    """The encoding of a text: UTF-8; or cp1252 if the text is not UTF-8 and every byte is a character of cp1252."""
+    """The encoding of a text file: cp1252 if it is not UTF-8 and each byte is a character of cp1252; else UTF-8."""
     if file.suffix.lower() not in TEXT or not file.is_file() or _decodes(file, "utf-8") or not _decodes(file, WINDOWS):
         return "utf-8"
     return WINDOWS
@@ -246,7 +246,8 @@ def _json_array(file: Path, encoding: str) -> list[Any]:
     size = file.stat().st_size
     if size > LARGEST_JSON:
         raise UserError(
-            f"{file}: is {size >> 20} MB in one JSON array, which must be read whole; save it as JSON lines (.jsonl)"
+            f"{file}: is one JSON array of {size >> 20} MB, and at most {LARGEST_JSON >> 20} MB are read at once; save "
+            "it as JSON lines (.jsonl)"
         )
     try:
         rows = json.loads(file.read_bytes().decode("utf-8-sig" if encoding == "utf-8" else encoding))
@@ -296,10 +297,10 @@ def _header(file: Path, cells: list[str], any_names: bool) -> list[str]:
     if "question" not in names and not any_names:
         raise UserError(
             f"{file}:1: the header has no column 'question' (it has: {', '.join(names)[:200]}); name the columns "
-            f"question, answer, and if you like id, context, type; `{_init(file)}` does it for you"
+            f"question and answer (optional: id, context, type), or let `{_init(file)}` find them"
         )
     if twice := next((name for name in names if names.count(name) > 1), ""):
-        raise UserError(f"{file}:1: the column '{twice}' is twice in the header")
+        raise UserError(f"{file}:1: the column '{twice}' is twice in the header; rename one of the two")
     return names
 
 
@@ -313,7 +314,7 @@ def _row_of(cells: Iterable[tuple[str, str]]) -> Fields:
 
 
 def item_from(where: str, row: Any, *, answers: bool = True, ids: bool = True) -> Item:
-    """Convert a row to an item. With `answers` it must have an answer; with `ids` it must have an id."""
+    """Convert a row to an item. With `answers`, the row must have an answer; with `ids`, it must have an id."""
     if isinstance(row, UserError):
         raise row
     if not isinstance(row, dict):

@@ -33,11 +33,11 @@ def kind_of(content: bytes) -> str:
 
 
 def safe_file(root: Path, name: str, where: str) -> Path:
-    """The path of a file that a row names. It must be below `root`, so a data set cannot make SkillOpt read other
-    files."""
+    """The path of a file that a row names. The file must be below `root`, so that a data set cannot make SkillOpt read
+    any other file."""
     path = (root / name).resolve()
     if not path.is_relative_to(root.resolve()):
-        raise UserError(f"{where}: '{name}' leads out of {root}; files must be below it")
+        raise UserError(f"{where}: '{name}' leads out of {root}; it must be a file below {root}")
     if not path.is_file():
         raise UserError(f"{where}: the file '{name}' is not in {root}; put it there, or run `skillopt data prepare`")
     return path
@@ -46,10 +46,10 @@ def safe_file(root: Path, name: str, where: str) -> Path:
 def image_file(root: Path, name: str, where: str) -> Path:
     """The path of an image's file; raises UserError if the image may not be read or sent."""
     if "://" in name or Path(name).is_absolute():
-        raise UserError(f"{where}: '{name[:80]}' must be a path below {root}, relative to it; nothing is fetched")
+        raise UserError(f"{where}: '{name[:80]}' must be a path relative to {root}; images are not downloaded")
     path = safe_file(root, name, where)
     if path.suffix.lower() not in KINDS:
-        raise UserError(f"{where}: '{path.name}' is not one of {', '.join(sorted(KINDS))}; convert it")
+        raise UserError(f"{where}: '{path.name}' has none of the formats {', '.join(sorted(KINDS))}; convert it")
     if path.stat().st_size > LARGEST_IMAGE:
         size = f"{path.stat().st_size >> 20} MB; at most {LARGEST_IMAGE >> 20} MB are sent"
         raise UserError(f"{where}: '{path.name}' has {size}: make it smaller")
@@ -57,7 +57,7 @@ def image_file(root: Path, name: str, where: str) -> Path:
 
 
 def with_image_hashes(items: Sequence[Item], root: Path) -> list[Item]:
-    """The items, each with a hash of its images, so a changed image also changes the hash of the data. Raises UserError
+    """The items, each with a hash of its images. So the hash of the data changes if an image changes. Raises UserError
     for an image that cannot be sent."""
     return [_checked(item, root) if image_names(item) else item for item in items]
 

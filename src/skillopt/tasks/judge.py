@@ -52,7 +52,7 @@ _Form: TypeAlias = Annotated[
     Annotated[str, Tag("text")] | Annotated[tuple[Criterion, ...], Field(min_length=1), Tag("list")],
     Discriminator(lambda value: "list" if isinstance(value, list | tuple) else "text"),
 ]
-"""A rubric, a text or a list. Only the form that the user wrote is checked, so an error names a mistake in that
+"""A rubric is a text or a list. Only the form that the user wrote is checked, so an error names a mistake in this
 form."""
 _RUBRIC: TypeAdapter[Rubric] = TypeAdapter(_Form)
 
@@ -61,13 +61,14 @@ class JudgeOptions(Options):
     """Options of a judge (`env.scoring_options`)."""
 
     form: Literal["grade", "pairwise"] = "grade"
-    """grade: points from 0 to 4; pairwise: better than the task's first answer (4), a tie (2) or worse (0)."""
+    """`grade` gives 0 to 4 points. `pairwise` gives 4 points if the answer is better than the task's first answer, 2
+    points for a tie and 0 if it is worse."""
     rubric: _Form = ""
     """A text, or a list of {criterion, weight}. A task's field `rubric` replaces it."""
     samples: int = Field(default=1, ge=1, le=9)
     """The number of judgements of each answer; their mean is used."""
     pass_at: int = Field(default=TOP, ge=1, le=TOP)
-    """The minimum number of points (the maximum is 4) with which an answer passes."""
+    """The number of points, from 1 to 4, that an answer needs in order to pass."""
 
 
 class Judgement(NamedTuple):
@@ -77,8 +78,8 @@ class Judgement(NamedTuple):
     """The points, from 0 to TOP."""
     reason: str
     preferred: tuple[str, ...] = ()
-    """For pairwise, two values: the position that the judge preferred when the answer came first, and the one that it
-    preferred when the answer came second."""
+    """For `pairwise`: which of the two answers the judge preferred (`first`, `second` or `tie`), once with the scored
+    answer in first position and once with it in second position."""
 
 
 def _schema(name: str, value: JsonValue) -> Schema:
@@ -111,8 +112,8 @@ async def samples_of(item: Item, output: str, ask: Judge, options: JudgeOptions,
 
 
 def score_of_samples(samples: Sequence[Judgement], pass_at: int) -> Score:
-    """The score of an answer, from the mean points of its judgements. hard: 1 if the mean is at least `pass_at`; soft:
-    the mean divided by 4."""
+    """The score of an answer, from the mean points of its judgements. `hard` is 1 if the mean is at least `pass_at`;
+    `soft` is the mean divided by 4."""
     points = fmean(sample.points for sample in samples)
     worst = min(samples, key=lambda sample: sample.points)
     said = "" if points >= TOP - _EPSILON else worst.reason[:1000]
@@ -191,7 +192,7 @@ def _preference(value: Any) -> tuple[str, str]:
 
 
 def judge_options(env: EnvConfig) -> JudgeOptions | None:
-    """The options of the config's judge, also if it is one of several scorers; None if there is no judge."""
+    """The options of the config's judge, even if it is only one of several scorers; None if there is no judge."""
     if env.scoring == "judge":
         return JudgeOptions.read(env.scoring_options, "env.scoring_options")
     of_judge = env.scoring_options.get("judge", {}) if env.scoring == "by_task" else None
@@ -204,7 +205,7 @@ def calls_per_answer(env: EnvConfig) -> int:
 
 
 def fingerprint_of(options: JudgeOptions) -> str:
-    """A text that identifies the prompts that the judge uses. A judge of an earlier version keeps its fingerprint."""
+    """A text that identifies the prompts that the judge uses. A judge of an earlier SkillOpt keeps its fingerprint."""
     shown = [PROMPT, RUBRIC]
     if options.form == "pairwise":
         shown = [PAIR, RUBRIC]

@@ -32,7 +32,7 @@ def load_object(reference: str, where: str) -> Any:
     except Exception as error:  # any error of the user's module
         raise UserError(
             f"{where}: '{module_name}' cannot be imported: {type(error).__name__}: {error}; "
-            "try `python -c 'import …'` on it"
+            "import it in Python to see the whole error"
         ) from error
     member = getattr(module, name, None)
     if member is None:
@@ -57,8 +57,8 @@ def source_hash(reference: str) -> str:
 
 
 class _TextLoader(SourceFileLoader):
-    """Compiles the file each time, because Python's cache does not notice an edit within the same second that keeps the
-    file's length."""
+    """Compiles the file each time. Python's cache would not notice an edit within the same second if the file's length
+    stays the same."""
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)

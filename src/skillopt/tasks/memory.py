@@ -92,7 +92,7 @@ def own_env(
 
 
 def _root(tasks: Tasks) -> Path:
-    """The folder in which images are looked up: that of the tasks' file, else the working folder."""
+    """The folder in which images are looked up: the folder of the tasks' file, else the working folder."""
     path = Path(tasks) if isinstance(tasks, str | Path) else Path()
     return path if path.is_dir() else path.parent
 
@@ -139,7 +139,7 @@ def _placed(
     examples, may have any of the usual names."""
     table = table_rows(rows, where)
     if table is None and not isinstance(rows, Sequence):
-        raise UserError(f"{where}: {type(rows).__name__} is neither a list of dicts nor a data frame or data set")
+        raise UserError(f"{where}: {type(rows).__name__} is not a list of dicts, a data frame or a data set")
     listed = rows if isinstance(rows, Sequence) else ()
     read = table or ((f"{where}[{n}]", _as_dict(row)) for n, row in enumerate(listed))
     plain = ((place, as_task(row)) for place, row in read)

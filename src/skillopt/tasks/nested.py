@@ -18,7 +18,7 @@ def at(value: Any, dotted: str) -> Any:
 
 def without(value: Any, dotted: str) -> Any:
     """A copy without the value at `a.b.c`. Objects that are empty after that are removed, too. In a list, the value
-    becomes None, so the other values keep their numbers."""
+    becomes None, so the other values keep their positions."""
     name, _, rest = dotted.partition(".")
     if isinstance(value, list) and name.isdecimal() and int(name) < len(value):
         return [without(each, rest) if rest else None if n == int(name) else each for n, each in enumerate(value)]

@@ -71,8 +71,8 @@ class Quantity:
 
 
 def quantities(text: str, decimal: str = ".") -> list[Quantity]:
-    """Every number in the text, in order. `decimal` is the decimal separator for texts such as `1,234` or `1.234`,
-    which may have a thousand separator or a decimal separator."""
+    """Every number in the text, in order. `decimal` is the decimal separator in ambiguous texts such as `1,234` and
+    `1.234`."""
     quantities_read = []
     for match in _NUMBER.finditer(text[-20_000:]):
         value = _value(match["digits"], decimal)
@@ -98,7 +98,7 @@ def canonical_unit(unit: str) -> str:
 
 
 def known_unit(unit: str) -> bool:
-    """Is this a unit, or only the next word of the sentence?"""
+    """Is this word after a number a unit? If not, it is only the next word of the sentence."""
     return unit in _KINDS or unit in _CANONICAL.values()
 
 

@@ -1,5 +1,5 @@
-"""Reads the tests of promptfoo as tasks. Nothing of a config is run: tests with code, files or templates are
-refused."""
+"""Reads the tests in a config of promptfoo as tasks. Nothing in the config is run: tests with code, files or templates
+are refused."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class PromptfooCase:
 
 
 def promptfoo_rows(file: Path) -> Iterator[Row]:
-    """A row for each test and prompt. If a test has no plain answer, every row of the file names its scorer
-    (`env.scoring` is then `by_task`)."""
+    """A row for each test and prompt. If any test has a check other than an exact answer, each row with a check names
+    its scorer, for `env.scoring: by_task`."""
     cases = list(read_promptfoo(file))
     plain = all(case.check is None or case.check.kind == "exact" for case in cases)
     for case in cases:
@@ -100,7 +100,7 @@ def _cases(number: int, test: Any, default: Any, prompts: Sequence[str], lack: s
         template = re.search(r"\{%.*?%\}|\{\{.*?\}\}", _VARIABLE.sub("", prompt))
         missing = [name for name in _VARIABLE.findall(prompt) if at(variables, name) is None]
         wrong = f"the prompt has {template[0]!r}; only {{{{name}}}} is filled in" if template else ""
-        wrong = wrong or (f"vars.{missing[0]}: is missing; the prompt has {{{{{missing[0]}}}}}" if missing else "")
+        wrong = wrong or (f"vars.{missing[0]}: is missing; the prompt uses {{{{{missing[0]}}}}}" if missing else "")
         yield PromptfooCase(
             number=number,
             asked=_asked(prompt, variables),
@@ -111,9 +111,9 @@ def _cases(number: int, test: Any, default: Any, prompts: Sequence[str], lack: s
 
 
 def _asked(prompt: str, variables: Json) -> Json:
-    """The fields of a task from a prompt, which is a text or a JSON list of messages. A list is parsed before variables
-    are filled in, so values may contain quotation marks. If the list is not JSON before that, it is parsed
-    afterwards."""
+    """The fields of a task from a prompt, which is a text or a JSON list of messages. A list is parsed before the
+    variables are filled in, so that values may contain quotation marks. If it is JSON only with the values, it is
+    parsed after that."""
     filled = _filled(prompt, variables)
     for text, values in ((prompt, variables), (filled, {})):
         if messages := _messages(text):

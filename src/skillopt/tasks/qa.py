@@ -23,8 +23,8 @@ from skillopt.tasks.splits import in_turn, load_split, parse_ratios
 from skillopt.tasks.workspace import Files, WorkedEpisode, Workspaces, restore
 
 CANNOT = (
-    "the tasks have workspaces, and a model that gives one reply cannot change files; set env.agent: shell, or name "
-    "your agent or command"
+    "the tasks have workspaces, and a model that gives one reply cannot change files; set env.agent=shell, or set "
+    "env.agent or env.command to your own agent"
 )
 
 
@@ -41,16 +41,16 @@ class QAOptions(Options):
     """Options of questions and answers (`env.options`)."""
 
     limit: SplitLimits = Field(default={})
-    """The maximum number of items to use of each split, such as {train: 40, val: 20}, if you want to try a part of the
-    tasks first."""
+    """The maximum number of items of each split, such as {train: 40, val: 20}. Use it to try a part of the tasks
+    first."""
     workspace_mb: int = Field(default=64, ge=1, le=1024)
     """The maximum number of megabytes of a workspace, at the start of a task and at its end."""
     sandbox: Mode = "namespaces"
-    """How a package's scripts are isolated when a chat model runs them; docs/sandbox.md explains `limits`."""
+    """How the scripts of a package are isolated when a chat model runs them (docs/sandbox.md)."""
 
 
 def take(items: list[Item], most: int | None) -> list[Item]:
-    """At most `most` items, in their old order, with about the same number of items of each type."""
+    """At most `most` items, in their original order, with about the same number of items of each type."""
     if most is None or most >= len(items):
         return items
     return [items[index] for index in sorted(in_turn([item.type for item in items])[:most])]
@@ -73,9 +73,9 @@ class QAEnv(Env):
         starts: Mapping[str, Files] | None = None,
         local: bool = True,
     ) -> None:
-        """`splits`, `agent` and `scorer` replace those of the config. A subclass may pass its own `options`, the
-        files that each item's workspace starts from (`starts`), and whether any workspace is on this machine
-        (`local`)."""
+        """`splits`, `agent` and `scorer` replace those of the config. A subclass may also pass its own `options`;
+        `starts`, the files that each item's workspace starts from; and `local`, which is true if any workspace is on
+        this machine."""
         options = options or QAOptions.read(config.options, "env.options")
         self.name = config.benchmark or config.name
         root = Path(config.split_dir) if config.split_dir else Path(config.data).parent
@@ -149,8 +149,8 @@ def _refuse_own_scoring(splits: Mapping[str, Sequence[Item]]) -> None:
     for item in (item for items in splits.values() for item in items):
         if item.get("scoring") not in {None, "", "exact"}:
             raise UserError(
-                f"env.scoring: is exact, and the task '{item.id}' names its own scorer ({item['scoring']}); set "
-                "env.scoring to by_task, or remove the field"
+                f"env.scoring: is 'exact', but the task '{item.id}' names its own scorer ('{item['scoring']}'); set "
+                "env.scoring=by_task, or remove the task's field scoring"
             )
 
 
@@ -165,5 +165,7 @@ def load_items(config: EnvConfig, *, answers: bool = True) -> dict[str, list[Ite
             file, ratios=parse_ratios(config.split), seed=config.split_seed, answers=answers, columns=config.columns
         )
     if config.columns:
-        raise UserError("env.columns: works only with env.data; in env.split_dir the columns are id, question, answer")
+        raise UserError(
+            "env.columns: works only with env.data; in env.split_dir, the columns must be named id, question and answer"
+        )
     return read_splits(config.split_dir, answers=answers)

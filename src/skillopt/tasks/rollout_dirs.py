@@ -1,4 +1,4 @@
-"""The folders of one rollout: a fresh workspace, a home, the skill's whole package, the item without its answers."""
+"""The files of one rollout: a fresh workspace, a home folder, the skill's whole package, the item without answers."""
 
 from __future__ import annotations
 

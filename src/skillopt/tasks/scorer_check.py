@@ -19,11 +19,11 @@ from skillopt.tasks.scoring import normalise
 PROSE = 10
 """An answer with at least this number of words is free text: nobody writes it twice in the same words."""
 INSTEAD = (
-    "set env.scoring to f1 (shared words) and evaluation.metric to soft, or env.scoring to judge (the optimizer model "
+    "set env.scoring=f1 (shared words) and evaluation.metric=soft; or set env.scoring=judge (the optimizer model "
     "grades each reply)"
 )
 _TRIED = 5
-"""The maximum number of items whose outputs are scored twice before a training, with three outputs for each item."""
+"""The maximum number of items that are tried before a training. Three outputs of each item are scored twice."""
 _WORD = re.compile(r"[^\W\d_]+")
 _BREAK = re.compile(r"[,;|\n]")
 
@@ -56,7 +56,7 @@ def _reads_as_prose(answer: str) -> bool:
 
 
 def _is_copied(item: Item) -> bool:
-    """Does the task show its answer, such as a passage to quote or a choice?"""
+    """Does the task itself contain its answer, such as a passage to quote or a choice?"""
     return normalise(item.answers[0]) in normalise(f"{item.context} {item.question} {item.get('choices', '')}")
 
 
@@ -71,7 +71,7 @@ async def two_scores(env: Env, item: Item, output: str) -> ScorerFault | None:
     if first.numbers == second.numbers:
         return None
     says = f"gives item '{item.id}' two different scores for one output"
-    return ScorerFault(says=says, fix="make it depend on the item and output alone")
+    return ScorerFault(says=says, fix="make the score depend on the item and the output alone")
 
 
 async def refuse_two_scores(env: Env) -> None:
@@ -87,19 +87,19 @@ async def refuse_two_scores(env: Env) -> None:
                 raise UserError(
                     f"env '{env.name}': the scorer {fault.says}, so any gain could be luck; "
                     f"{fault.fix}, or declare the scorer noisy (env.scoring_options={{noisy: true}}; in a custom env, "
-                    "noisy = True), which the paired gate allows for"
+                    "noisy = True) and use the paired gate"
                 )
 
 
 async def scorer_finding(env: Env, items: Sequence[Item], metric: str) -> ScorerFault | None:
-    """The first fault of the scorer that is found; None if there is none."""
+    """The first fault that the checks find in the scorer; None if they find none."""
     try:
         for check in (gives_nothing, word_for_word, cannot_tell):
             if finding := await check(env, items, metric):
                 return finding
     except Exception as error:  # any error of a scorer is the result
         says = f"raises {type(error).__name__} on an expected answer: {error}"
-        return ScorerFault(says=says, fix="a scorer returns a Score for any text")
+        return ScorerFault(says=says, fix="let the scorer return a score for any text")
     return None
 
 
@@ -115,9 +115,8 @@ async def gives_nothing(env: Env, items: Sequence[Item], metric: str) -> ScorerF
     shown = f"{shortened(answered[0].answers[0])!r} for {shown_name(answered[0])}"
     return ScorerFault(
         says=f"gives 0 to the items' own expected answers, such as {shown}, and does not say why",
-        fix="correct the scorer; if it wants another form than the bare answer, let it return (0, feedback) that says "
-        "so: the "
-        "optimizer learns from feedback",
+        fix="correct the scorer; if it expects more than the bare answer, let it return (0, feedback) and say so in "
+        "the feedback: the optimizer learns from it",
     )
 
 
@@ -135,8 +134,8 @@ async def word_for_word(env: Env, items: Sequence[Item], metric: str) -> ScorerF
     if lost * 2 <= len(tried):
         return None
     return ScorerFault(
-        says=f"wants free text word for word: the expected answers have {words_of(tried)} words on average, and one in "
-        "which a few words are missing gets almost nothing",
+        says=f"wants free text word for word: the expected answers have {words_of(tried)} words on average, and an "
+        "answer without a few of its words gets almost nothing",
         fix=INSTEAD,
     )
 

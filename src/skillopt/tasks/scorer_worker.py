@@ -1,4 +1,4 @@
-"""A worker process of a scorer, started by scorers.py: it loads one function, then scores one output per line."""
+"""A worker process of a scorer, started by scorers.py: it loads one function, then scores one output for each line."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class ScorerSetup(TypedDict):
 
 
 class ScorerRequest(TypedDict, total=False):
-    """A request to a scorer's worker process, with a workspace only if there is one. An empty request asks for the
-    scorer's parameters and description."""
+    """A request to a scorer's worker process. `workspace` is left out if no files are scored. An empty request asks for
+    the scorer's parameters and description."""
 
     item: JsonObject
     output: str

@@ -29,7 +29,7 @@ from skillopt.tasks.scoring import DESCRIPTIONS, SCORERS
 
 WORKER = Path(__file__).with_name("scorer_worker.py")
 TRIES = 2
-"""The maximum number of tries if a scorer hangs or crashes, each in a fresh process: the machine may be the cause."""
+"""The maximum number of tries if a scorer hangs or crashes. Each try has a fresh process."""
 
 
 def open_scorer(config: EnvConfig, root: Path = Path()) -> Scorer:
@@ -85,7 +85,7 @@ class ScorerPool:
             raise UserError(f"{where}: {error}; a scorer is a function that takes an item and an output") from None
 
     async def score(self, item: Json, output: str, workspace: Path | None = None) -> Score:
-        """The function's score; raises ScorerError if it returned none."""
+        """The function's score; raises ScorerError if the function returned no score."""
         request = {"item": dict(item), "output": output} | ({"workspace": str(workspace)} if workspace else {})
         for attempt in range(TRIES):
             try:
@@ -153,8 +153,8 @@ class NamedScorer(Scorer):
                 self._check_answers(item)
             except (re.error, ValueError, RecursionError) as error:
                 raise UserError(
-                    f"item '{item.id}': answers: cannot be scored with '{self._name}': {error}; correct it, or choose "
-                    "another env.scoring"
+                    f"item '{item.id}': answers: cannot be scored with '{self._name}': {error}; correct the answer, "
+                    "or choose another env.scoring"
                 ) from None
         if self._name == "choice" and "choices" not in self._options:
             labels = closed_set(splits["train"])
@@ -186,8 +186,9 @@ _ONE_AT_A_TIME = ThreadPoolExecutor(1, thread_name_prefix="scorer")
 
 
 class FunctionScorer(Scorer):
-    """A scorer function that a program passes in. It gets item and output. If it is not async, it runs in a thread,
-    for one output at a time. A parameter named `workspace` gets the Path of the folder that the rollout left."""
+    """A scorer function that a program passes in. It gets the item and the output. If it is not async, it runs in a
+    thread that scores one output at a time. A parameter named `workspace` gets the Path of the folder that the rollout
+    left."""
 
     def __init__(self, function: Callable[..., Any], options: FunctionOptions) -> None:
         self._function, self._pass_at = function, options.pass_at
@@ -224,8 +225,8 @@ class OwnOptions(FunctionOptions):
 
 
 class OwnScorer(Scorer):
-    """A user's scorer function, named `scorer.py:fn`. It gets item and output and returns a score
-    (skillopt/tasks/as_score.py); it may be async.
+    """A user's scorer function, named `scorer.py:fn`. It gets the item and the output and returns a score in one of the
+    forms of skillopt/tasks/as_score.py. It may be async.
 
     A parameter named `workspace` gets the Path of the folder that the rollout left.
     """

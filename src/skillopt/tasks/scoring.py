@@ -1,4 +1,4 @@
-"""The built-in scorers. They give an output a hard score (0 or 1) and a soft score (0 to 1), and never raise."""
+"""The built-in scorers. For any output, they return a hard score (0 or 1) and a soft score (0 to 1)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Choices = Sequence[str | int | float] | Mapping[str, str | int | float]
 
 
 def extract_answer(output: str) -> str:
-    """The target's answer: the last `<answer>…</answer>`, or the whole output."""
+    """The target's answer: the text in the last `<answer>…</answer>`; without such a tag, the whole output."""
     tagged = _ANSWER_TAG.findall(output)
     return (tagged[-1] if tagged else output).strip()
 
@@ -74,8 +74,8 @@ def f1(output: str, answers: Sequence[str], *, threshold: float = 0.5) -> Score:
 
 
 def contains(output: str, answers: Sequence[str], *, every: bool = False) -> Score:
-    """The hard score is 1 if the output contains an answer (with `every`: all answers) as whole words; with `every`,
-    the soft score is the share of answers that it contains."""
+    """The hard score is 1 if the output contains an answer as whole words. With `every`, it must contain all answers,
+    and the soft score is the share of answers that it contains."""
     answer = f" {normalise(extract_answer(output))} "
     missing = [gold for gold in answers if f" {normalise(gold)} " not in answer]
     share = 1 - len(missing) / len(answers)
@@ -162,8 +162,8 @@ def number(
     """Both scores are 1 if the last number of the reply (or of its `<answer>`) equals an accepted one within the
     tolerance.
 
-    `units`: optional (if the reply has a unit, it must fit; `2 km` is `2000 m`), required, or ignore. `decimal`: the
-    decimal separator if a number such as `1,234` is ambiguous; with `.`, `1,234` is 1234.
+    `units`: `optional` (if the reply has a unit, it must fit; `2 km` equals `2000 m`), `required` or `ignore`.
+    `decimal`: the decimal separator for ambiguous numbers; `1,234` is 1234 if the separator is `.`.
     """
     answer = _last_line_of_answer(output)
     unfinished = _UNFINISHED.search(answer[-2000:])
@@ -191,7 +191,7 @@ def _last_line_of_answer(output: str) -> str:
 
 
 def _number_problem(got: Quantity | None, want: Quantity, tolerance: float, units: str) -> str:  # noqa: PLR0911
-    """A sentence on why the number is wrong; empty if it is right."""
+    """Why the number is wrong; empty if it is right."""
     if got is None:
         return NO_ANSWER[1]
     unit = got.unit if known_unit(got.unit) or got.unit == want.unit else ""
@@ -297,7 +297,7 @@ _MISSING = object()
 
 
 def _leaves(value: Any, name: str) -> list[tuple[str, Any]]:
-    """The fields of a JSON value, with dotted names for those of inner objects; a list is one value."""
+    """The fields of a JSON value, as (name, value). Fields of inner objects have dotted names; a list is one value."""
     if not isinstance(value, dict) or not value:
         return [(name, value)]
     return [leaf for key, below in value.items() for leaf in _leaves(below, f"{name}.{key}" if name else key)]
@@ -352,18 +352,18 @@ def _quoted(texts: Sequence[str]) -> str:
 
 
 _TAG = (
-    "Where the reply has an <answer>…</answer> tag, only the last tag counts, and the agent may write anything before "
-    "it; without a tag the whole reply is the answer."
+    "If the reply has an <answer>…</answer> tag, only the last tag counts, and the agent may write anything before "
+    "the tag; without a tag the whole reply is the answer."
 )
 DESCRIPTIONS = {
-    "exact": f"A reply is right when it equals an expected answer; case, punctuation and a/an/the do not count. {_TAG}",
-    "contains": "A reply is right when an expected answer occurs in it as whole words; other text does no harm.",
-    "choice": f"A reply is right when it names the right choice, by letter or by text, and no other. {_TAG}",
-    "number": "The last number of the reply is the answer, so that the agent may calculate before it. Where the reply "
-    "has an <answer>…</answer> tag, only the tag counts. A unit that is given must fit.",
-    "f1": f"A reply is right when it shares enough words with an expected answer: extra words cost points. {_TAG}",
-    "anls": f"A reply is right when it is spelled like an expected answer; a few wrong letters cost little. {_TAG}",
-    "regex": f"A reply is right when it matches the expected pattern. {_TAG}",
+    "exact": f"A reply is right if it equals an expected answer; case, punctuation and a/an/the do not count. {_TAG}",
+    "contains": "A reply is right if an expected answer occurs in it as whole words; other text does no harm.",
+    "choice": f"A reply is right if it names the right choice, by letter or by text, and no other. {_TAG}",
+    "number": "The last number of the reply is the answer, so the agent may calculate before it. If the reply has an "
+    "<answer>…</answer> tag, only the tag counts. If the reply gives a unit, the unit must be right.",
+    "f1": f"A reply is right if it shares enough words with an expected answer: extra words cost points. {_TAG}",
+    "anls": f"A reply is right if it is spelled like an expected answer; a few wrong letters cost little. {_TAG}",
+    "regex": f"A reply is right if it matches the expected pattern. {_TAG}",
     "json": "The reply must hold a JSON object with the expected fields and values; text around it does no harm.",
 }
 """The description of each scorer for the optimizer."""

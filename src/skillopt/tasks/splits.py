@@ -72,7 +72,8 @@ def load_split(
     change: Change = "refuse",
     columns: Mapping[str, str] | None = None,
 ) -> dict[str, list[Item]]:
-    """The items of a file by split. The split is read from the file next to it, or made and written there."""
+    """The items of a file by split. The split is read from `NAME.split.json` next to the file; if there is none, it is
+    made and written there."""
     if file.is_dir():
         raise UserError(f"env.data: '{file}' is a folder; set env.split_dir to a folder with train/, val/ and test/")
     items = without_copies(placed_tasks(file, columns=columns, answers=answers))[0]
@@ -85,8 +86,8 @@ def load_split(
 def split_folder(
     folder: Path, items: Sequence[Item], *, ratios: Mapping[str, float] | None = None, seed: int = 0
 ) -> dict[str, list[Item]]:
-    """The tasks of a folder by split, which is read from the file next to it. New tasks are assigned and added
-    there."""
+    """The tasks of a folder by split. The split is read from `NAME.split.json` next to the folder. New tasks are
+    assigned to splits and added to this file."""
     saved = _read(split_path(folder), "id")
     assigned = {content_hash(item): saved[item.id] for item in items if item.id in saved}
     return _settled(folder, items, assigned, ratios or RATIOS, seed)
@@ -115,8 +116,8 @@ def recorded_shares(file: Path) -> tuple[dict[str, float], int] | None:
 
 
 def without_copies(placed: Iterable[Placed]) -> tuple[list[Item], list[tuple[str, str]]]:
-    """The tasks without copies; and for each copy, its location and the location of the first one. If tasks ask the
-    same and have different answers, raises UserError with all of them, because only a person can correct them."""
+    """The tasks without copies; and for each copy, its location and the location of the task that it repeats. If tasks
+    ask the same and have different answers, raises UserError with all of them: only a person can correct them."""
     unique, copies, wrong = sorted_copies(placed)
     if wrong:
         raise UserError("\n".join(problem_lines(wrong)))
@@ -124,8 +125,8 @@ def without_copies(placed: Iterable[Placed]) -> tuple[list[Item], list[tuple[str
 
 
 def sorted_copies(placed: Iterable[Placed]) -> tuple[list[Placed], list[tuple[str, str]], list[Problem]]:
-    """The tasks without copies; for each copy, its location and the location of the first one; and the tasks that ask
-    the same but have different answers."""
+    """The tasks without copies; for each copy, its location and the location of the task that it repeats; and the tasks
+    that ask the same but have different answers."""
     first: dict[str, Placed] = {}
     copies: list[tuple[str, str]] = []
     at_odds: dict[str, list[Placed]] = {}
@@ -215,8 +216,8 @@ def _groups(items: Sequence[Item]) -> list[list[Item]]:
 
 
 def _in_order(groups: Iterable[list[Item]], strata: Mapping[str, str], seed: int) -> list[list[Item]]:
-    """The groups, ordered by stratum. Within a stratum, larger groups come first, because they are the hardest to fit
-    in; groups of the same size are ordered by a hash."""
+    """The groups, ordered by stratum. Within a stratum, larger groups come first, because they are harder to assign;
+    groups of the same size are ordered by a hash."""
 
     def key(group: list[Item]) -> tuple[str, int, str]:
         name = "/".join(sorted(content_hash(item) for item in group))
@@ -235,10 +236,9 @@ def _refuse_changes(file: Path, written: Path, items: Sequence[Item], saved: Map
     shown = f" ({', '.join(new[:3])}{' …' if len(new) > 3 else ''})" if new else ""
     raise UserError(
         f"{file}: {len(new)} tasks are new or changed{shown} and {gone} are gone since the split was written to "
-        f"{written}; `skillopt split {shlex.quote(str(file))} --extend` leaves all others where they are and "
-        "distributes "
-        f"the new ones, "
-        f"`--renew` makes another split (then do not compare test scores with earlier ones)"
+        f"{written}; run `skillopt split {shlex.quote(str(file))} --extend` to distribute the new tasks and to keep "
+        "the others in their splits, or run it with `--renew` to make a new split (do not compare its test scores with "
+        "earlier ones)"
     )
 
 
@@ -261,7 +261,7 @@ def _read(written: Path, key: Literal["content", "id"]) -> dict[str, str]:
 def _write(
     written: Path, file: Path, items: Sequence[Item], split: Mapping[str, str], ratios: Mapping[str, float], seed: int
 ) -> None:
-    """Write the split's file. In a read-only folder, nothing is lost: the same tasks and seed give the same split."""
+    """Write the split's file. A read-only folder is left as it is: the same tasks and seed give the same split."""
     strata = stratum_of(items)
     rows = {
         name: [
@@ -277,9 +277,10 @@ def _write(
 
 
 def how_to_enlarge(settings: Mapping[str, Any], split: str) -> str:
-    """How to get more tasks into a split, by the settings of a run ("env.data": …); empty if they do not show it.
+    """How to get more tasks into a split. `settings` are the config keys of a run (`env.data`, …); if they do not show
+    how, the text is empty.
 
-    Paths below the working folder are shown relative to it, so they are valid in this folder.
+    Paths below the working folder are shown relative to this folder.
     """
     options = settings.get("env.options") or {}
     if split in options.get("limit", {}):
@@ -298,7 +299,7 @@ def how_to_enlarge(settings: Mapping[str, Any], split: str) -> str:
 
 
 def _from_here(path: str) -> str:
-    """The path; relative to the working folder if it is below it."""
+    """The path; if it is below the working folder, relative to this folder."""
     plain = os.path.normpath(path) if path else ""
     return os.path.relpath(plain) if Path(plain).is_relative_to(Path.cwd()) else plain
 

@@ -70,7 +70,7 @@ def _arrow(file: Path) -> Iterator[Any]:
         begins = stream.read(6)
         stream.seek(0)
         if begins.startswith(b"FEA1"):
-            raise UserError(f"{file}: is Feather of version 1; save it again as version 2, or as Parquet")
+            raise UserError(f"{file}: is a Feather file of version 1; save it again as version 2, or as Parquet")
         if begins == b"ARROW1":
             reader = ipc.open_file(stream)
             batches = map(reader.get_batch, range(reader.num_record_batches))
@@ -82,7 +82,8 @@ def _arrow(file: Path) -> Iterator[Any]:
 
 
 def _limited(where: str, batches: Iterable[Any]) -> Iterator[Any]:
-    """The batches. Raises UserError if they have too many rows or bytes, even if the file declares a smaller size."""
+    """Yield the batches. Raises UserError at too many rows or bytes; they are counted, because a file may declare a
+    wrong size."""
     rows = size = 0
     for batch in batches:
         rows, size = rows + batch.num_rows, size + batch.nbytes
@@ -109,7 +110,7 @@ def read_hub(source: str) -> Iterator[Row]:
         reason = next(iter(str(error).splitlines()), "")[:300]
         raise UserError(
             f"{source}: cannot be loaded: {type(error).__name__}: {reason}; check its name (and HF_TOKEN if it is "
-            "gated); if this machine has no network now, load the data set once while it has one, then set "
+            "gated); to use it without a network later, load it once with a network, then set "
             "HF_HUB_OFFLINE=1"
         ) from None
     yield from _data_set_rows(source, data)
@@ -137,7 +138,7 @@ def table_rows(table: Any, where: str) -> Iterator[Row] | None:
 
 
 def _data_set_rows(where: str, data: Any) -> Iterator[Row]:
-    """The rows of a data set, also after select, filter and shuffle. Images stay encoded."""
+    """The rows of a data set, even after its methods `select`, `filter` or `shuffle`. Images stay encoded."""
     number = ": row {}" if is_hub_name(where) else "[{}]"
     if hasattr(data, "num_rows"):
         _refuse_large(where, data.num_rows, 0)
@@ -155,7 +156,7 @@ def _numbered(where: str, rows: Iterable[Any]) -> Iterator[Row]:
 
 
 def plain_row(row: Mapping[str, Any]) -> Any:
-    """The row with its values as JSON values; if that is not possible, the UserError that says why."""
+    """The row with JSON values; if a value cannot be converted, a UserError that says why."""
     try:
         return {str(name): _plain(value, str(name)) for name, value in row.items() if not _is_missing(value)}
     except UserError as error:
@@ -201,8 +202,8 @@ def _refuse_large(where: str, rows: int, size: int) -> None:
     if rows <= MOST_ROWS and size <= LARGEST:
         return
     found = f"{rows:,} rows" if rows > MOST_ROWS else f"{size >> 20:,} MB"
-    part = f"take a part: {where.partition('#')[0]}#train[:5000]" if is_hub_name(where) else "save a part of it"
-    raise UserError(f"{where}: has {found}; at most {MOST_ROWS:,} rows and {LARGEST >> 20:,} MB are read: {part}")
+    part = f"a part, such as {where.partition('#')[0]}#train[:5000]" if is_hub_name(where) else "a smaller part of it"
+    raise UserError(f"{where}: has {found}; at most {MOST_ROWS:,} rows and {LARGEST >> 20:,} MB are read; use {part}")
 
 
 def _library(name: str, where: str) -> Any:

@@ -30,7 +30,7 @@ _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 _PLACEHOLDER = re.compile(r"#?n/a|n\.a\.?|tbd|tba|todo|xxx+|null|nan|[-–—?.…_]+|\W*placeholder\W*", re.IGNORECASE)
 """Matches the text of a cell that nobody has filled in yet."""
 _A_LABEL = 0.2
-"""An answer that at least this share of the rows has is a label, even if it looks like a placeholder."""
+"""If at least this share of the rows has the same answer, it is a label, even if it looks like a placeholder."""
 
 
 class BadRowsError(UserError):
@@ -45,7 +45,7 @@ class TaskFile:
     rows: int
     items: list[Item]
     columns: dict[str, str]
-    """The column of each field, by name."""
+    """Field → name of its column."""
     copies: list[tuple[str, str]]
     """Rows that repeat an earlier row: the location of each, and the location of the row that it repeats."""
     left_out: list[Problem]
@@ -55,7 +55,7 @@ class TaskFile:
     encoding: str
 
     def lines(self) -> list[str]:
-        """Lines that tell the file's owner how it was read."""
+        """Lines that tell the owner of the file how the file was read."""
         pairs = ", ".join(f"{column} → {field}" for field, column in self.columns.items())
         others = "(to use other columns: --question, --answer, --id, --type)"
         lines = [f"{self.file}: {self.rows} rows{self._separated()}: {pairs} {others}"]
@@ -73,13 +73,13 @@ class TaskFile:
         lines = []
         if self.encoding == WINDOWS:
             lines.append(
-                f"warn  {self.file}: is not UTF-8 and was read as Windows text (cp1252); are é, ß and “ right?"
+                f"warn  {self.file}: is not UTF-8 and was read as Windows text (cp1252); check letters such as é and ß"
             )
         if self.left_out:
             lines.append(f"warn  {_rows(self.left_out)} left out (not usable as tasks):")
             lines += [f"  {line}" for line in problem_lines(self.left_out)]
         if self.placeholders:
-            what = "kept whose answer looks like a placeholder (--skip-bad leaves them out)"
+            what = "kept, although the answer looks like a placeholder (--skip-bad leaves them out)"
             lines.append(f"warn  {_rows(self.placeholders)} {what}:")
             lines += [f"  {line}" for line in problem_lines(self.placeholders)]
         return lines
@@ -94,7 +94,7 @@ class TaskFile:
 def read_task_file(
     file: Path, *, columns: Mapping[str, str] | None = None, answers: bool = True, skip_bad: bool = False
 ) -> TaskFile:
-    """Read the tasks of a file with any column names. `columns` (field → column) names columns that the user knows.
+    """Read the tasks of a file with any column names. `columns` (field → column) are those that the user named.
 
     All rows that cannot be tasks are named in one error. With `skip_bad`, these rows are left out, and so are rows
     whose answer is a placeholder.
@@ -127,8 +127,8 @@ def read_task_file(
 
 
 def _without_repeats(rows: Iterable[Row]) -> tuple[list[Row], list[tuple[str, str]]]:
-    """The rows without copies; and for each copy, its location and the location of the first one. A copy repeats every
-    cell, also the id."""
+    """The rows without copies; and for each copy, its location and the location of the row that it repeats. A copy
+    repeats every cell, also the id."""
     first: dict[str, str] = {}
     unique, copies = [], []
     for where, row in rows:

@@ -39,7 +39,7 @@ class Tool:
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Tool:
-        """Make a tool from a function, from its name, its docstring and its annotated parameters. The function may
+        """Make a tool from a function: from its name, its docstring and its annotated parameters. The function may
         be async."""
         names, validated = inspect.signature(function).parameters, validate_call(function)
         schema = TypeAdapter(cast(Any, function)).json_schema()
@@ -67,12 +67,12 @@ def system(skill: Skill) -> list[Message]:
 
 
 def start(skill: Skill, task: str | list[ContentPart]) -> list[Message]:
-    """The first messages of a rollout: the skill as the system prompt, if there is any, and the task."""
+    """The first messages of a rollout: the skill (unless it is empty) as the system prompt, and the task."""
     return [*system(skill), {"role": "user", "content": task}]
 
 
 def printed(*parts: str) -> str:
-    """A command's standard output, and below it its standard error."""
+    """The parts of a command's output (standard output, standard error) as one text; empty parts are left out."""
     return "\n".join(text for part in parts if (text := part.strip("\n")))
 
 

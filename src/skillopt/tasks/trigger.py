@@ -1,10 +1,10 @@
 """Measures whether an agent loads a skill for the right requests, and for no others. Training changes the skill's
 description.
 
-An item has a request (`question`) and says whether the skill fits (`answers`: use or leave). With a library of skills
-(`env.options.skills`), `answers` is the name of the skill that fits, or none. A model gets the names and descriptions
-of the skills and names the one to load, or none. A coding agent (`env.command`) gets the request, and finds the
-packages in its folder of skills; the score depends on the skill that it loads.
+An item has a request (`question`) and says whether the skill fits (`answers`: `use` or `leave`). With a library of
+skills (`env.options.skills`), `answers` is the name of the skill that fits, or `none`. A model gets the names and
+descriptions of the skills and replies with the name of the skill to load, or `none`. A coding agent (`env.command`)
+gets the request and finds the packages in its folder of skills; its score depends on the skills that it loads.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ class TriggerOptions(Options):
     """Options of the trigger metric (`env.options`)."""
 
     package: str = ""
-    """Folder of the package whose description is trained; empty to measure all descriptions of `skills`."""
+    """The folder of the package whose description is trained. If it is empty, the library `skills` is only measured."""
     others: str = ""
-    """Folder of further packages that the agent has, too; empty for none."""
+    """A folder of further packages that the agent may load; empty for none."""
     skills: str = ""
-    """Folder of a library's packages. The answer to a request is then the name of the skill that it is for, or none."""
+    """A folder of packages (a library). The answer to a request is then the name of the skill that fits, or `none`."""
 
 
 class TriggerEnv(Env):
-    """Trains a skill's description. It is a failure to load the skill when it does not fit, and not to load it when it
-    fits."""
+    """Trains a skill's description. The agent fails a task if it loads the skill for a request that the skill does not
+    fit, or does not load it for a request that the skill fits."""
 
     task = "Each task is a request; the agent reads the descriptions of its skills and names the one to load, or none."
     scoring = "A task is solved when the trained skill is picked for a request that it is for, and left for any other."
@@ -66,15 +66,15 @@ class TriggerEnv(Env):
         options = TriggerOptions.read(config.options, "env.options")
         if not (options.package or options.skills) or (options.others and options.skills):
             raise UserError(
-                "env.options: name the package that is trained (package), with other packages (others) or within a "
-                "library (skills); or the library alone, which is only measured"
+                "env.options: set package (the package to train), or skills (a library to measure), or both; "
+                "others and skills exclude each other"
             )
         self.name = config.benchmark or config.name
         beside = options.skills or options.others
         self._own = checked_package(Path(options.package)).name if options.package else ""
         self._others = _others(beside, self._own, "skills" if options.skills else "others")
         self.library = tuple(sorted({*self._others, self._own} - {""})) if options.skills else ()
-        """The names of the library's skills; empty if the answers are use and leave."""
+        """The names of the library's skills; empty if the answers are `use` and `leave`."""
         self.fingerprint = repr(sorted(self._others.items())) + repr(self.library) * bool(options.skills)
         self._agent = _coding_agent(config) if config.command else None
         if self._agent:
@@ -110,7 +110,7 @@ class TriggerEnv(Env):
         return Episode(messages=[*messages, {"role": "assistant", "content": reply.text}], output=output)
 
     def _trained(self, description: str) -> dict[str, Skill]:
-        """The trained package with this description, by name; empty if no package is trained."""
+        """The trained package with this description, as {name: package}; empty if no package is trained."""
         if not self._own:
             return {}
         front = read_package(self._package.front).with_description(description).front
@@ -129,8 +129,8 @@ class TriggerEnv(Env):
         return Score(hard=0, soft=0, feedback=feedback)
 
     def _routed(self, wanted: str, output: str) -> Score:
-        """The score of a request to a library. If the request is for a different skill, it is solved if the trained
-        skill is not loaded, because the trained description has no influence on the choice among the other skills."""
+        """The score of a request to a library. A request for another skill is solved if the agent does not load the
+        trained skill, because the trained description has no influence on the choice among the other skills."""
         own = self._own
         right = own not in output.split(", ") if own and wanted != own else output == wanted
         said = "no skill was loaded" if output == NO_SKILL else f"{output} was loaded"
@@ -161,7 +161,9 @@ def _coding_agent(config: EnvConfig) -> CommandAgent:
     preset = preset_of(config.command) if isinstance(config.command, str) else None
     if preset is None or preset.task_mode is None:
         agents = ", ".join(task_presets())
-        raise UserError(f"env.command: env.name trigger takes a coding agent ({agents}), or no command, to ask a model")
+        raise UserError(
+            f"env.command: env.name=trigger takes a coding agent ({agents}); to ask a model, remove env.command"
+        )
     return CommandAgent(config, Workspaces(Path()))
 
 
@@ -177,15 +179,15 @@ def available_skills(skills: Sequence[tuple[str, str]]) -> str:
 def _request(item: Item, split: str) -> Item:
     answer = item.answers[0].strip().lower()
     if answer not in _USE | _LEAVE:
-        raise UserError(f"{split}: '{item.id}': answers: must be use or leave, not '{item.answers[0]}'")
+        raise UserError(f"{split}: '{item.id}': answers: must be 'use' or 'leave', not '{item.answers[0]}'")
     use = answer in _USE
     kind = item.type or ("right task" if use else "wrong task")
     return item.model_copy(update={"answers": ("use" if use else "leave",), "type": kind})
 
 
 def _named_request(item: Item, split: str, names: Sequence[str]) -> Item:
-    """A request to a library: its answer is a skill's name, or none. If the item has no type, its answer is used as its
-    type."""
+    """A request to a library: its answer is the name of a skill, or `none`. An item without a type gets its answer as
+    its type."""
     answer = item.answers[0].strip().lower()
     answer = NO_SKILL if answer in _LEAVE else answer
     if answer not in {*names, NO_SKILL}:
@@ -202,7 +204,8 @@ def _others(folder: str, trained: str, option: str) -> dict[str, str]:
     for name in (NO_SKILL, "several", *sorted(_LEAVE)) if option == "skills" else ():
         if (Path(folder) / name / FILE).is_file():
             raise UserError(
-                f"env.options.skills: '{folder}/{name}': '{name}' is an answer and cannot be a name; rename the package"
+                f"env.options.skills: '{folder}/{name}': no skill can have the name '{name}', because it is an answer; "
+                "rename the package"
             )
     packages = [checked_package(file.parent) for file in sorted(Path(folder).glob(f"*/{FILE}"))]
     return {package.name: package.description for package in packages if package.name != trained}

@@ -1,7 +1,7 @@
 """Workspaces: an item's initial files, the changes that a rollout makes, and the changed files, restored for a check.
 
-An item's `workspace` is a folder below the folder of the tasks, or an object of path → text; `files` adds to it. After
-a rollout, only the difference is stored, in the journal. It is enough for a check of the result at any later time.
+An item's `workspace` is a folder below the folder of the tasks, or an object of path → text; `files` adds more files.
+After a rollout, the journal stores only the changes. With them, the result can be checked at any later time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from skillopt.tasks.sandbox.trees import DEEPEST
 
 MOST_FILES = 2000
 LEFT_OUT = {"__pycache__"}
-"""Folders that are left out of a rollout's workspace, such as caches."""
+"""Folders whose files do not count as left by a rollout, such as caches."""
 _LONGEST_SHOWN = 2000
 _MOST_SHOWN = 12_000
 """`_LONGEST_SHOWN` is the maximum number of characters that are shown of one file's difference; `_MOST_SHOWN`, of the
@@ -46,7 +46,7 @@ class WorkspaceStart:
     files: Files
     executable: frozenset[str]
     digest: str
-    """A hash of the files' names and contents: two tasks with different files are different tasks."""
+    """A hash of the files' names and contents. Two tasks that differ only in their files are different tasks."""
 
     def write_to(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -99,24 +99,24 @@ class Workspaces:
         )
         if total > self.most:
             raise UserError(
-                f"{where}: workspace: has {total >> 20} MB; the limit is {self.most >> 20} MB "
-                "(env.options.workspace_mb)"
+                f"{where}: workspace: has {total >> 20} MB; the limit is {self.most >> 20} MB: "
+                "remove files, or raise env.options.workspace_mb"
             )
         return start_of(files)
 
 
 def read_files(source: Any, root: Path, where: str, most: int) -> dict[str, Content]:
-    """The files by name of a folder below `root`, or of an object of path → text."""
+    """The files of `source` by name. `source` is a folder below `root`, or an object of path → text."""
     if source is None or source == "":
         return {}
     if isinstance(source, Mapping):
         files = {checked_name(str(name), where): str(text).encode() for name, text in source.items()}
         return dict(sorted(files.items()))
     if not isinstance(source, str):
-        raise UserError(f"{where}: must be the name of a folder, or an object, path → text")
+        raise UserError(f"{where}: must be the name of a folder, or an object of path → text")
     folder = (root / source).resolve()
     if not folder.is_relative_to(root.resolve()):
-        raise UserError(f"{where}: '{source}' leads out of {root}; folders of tasks must be below it")
+        raise UserError(f"{where}: '{source}' leads out of {root}; it must be a folder below {root}")
     if not folder.is_dir():
         raise UserError(f"{where}: '{source}' is not a folder below {root}")
     return dict(walk(folder, where, most))
@@ -147,7 +147,9 @@ def checked_name(name: str, where: str) -> str:
     path = PurePosixPath(name)
     odd = not name.isprintable() or "\\" in name or len(name) > 500
     if not path.parts or path.is_absolute() or ".." in path.parts or odd:
-        raise UserError(f"{where}: '{name[:100]!a}' leads out of the workspace or is not a name; use a relative path")
+        raise UserError(
+            f"{where}: '{name[:100]!a}' leads out of the workspace or is not a file name; use a relative path"
+        )
     return path.as_posix()
 
 

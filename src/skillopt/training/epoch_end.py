@@ -1,6 +1,9 @@
-"""Does the work at the end of an epoch: compares the skills of two epochs, then runs the slow update (guidance, which
-must pass the gate) and the meta skill (notes for the optimizer) in parallel. The slow update corresponds to momentum:
-the target does the same items with both skills, and the optimizer writes guidance that keeps the progress."""
+"""Does the work at the end of an epoch: first it compares the skills of two epochs. Then the slow update writes
+guidance, which must pass the gate. In parallel, the meta skill writes notes for the optimizer.
+
+The slow update corresponds to momentum: the target does the same items with both skills, and the optimizer writes
+guidance that keeps the progress.
+"""
 
 from __future__ import annotations
 
@@ -67,8 +70,8 @@ async def end_epoch(
 
 
 def look_ahead(previous: Skill, skill: Skill, ctx: Context) -> None:
-    """If the epoch has changed the skill, start the slow update's rollouts with the previous epoch's skill already
-    during the epoch's last step."""
+    """Start some rollouts of the slow update early, during the last step of the epoch: those with the skill of the
+    previous epoch. If the epoch has not changed the skill, start nothing."""
     if ctx.config.optimizer.use_slow_update and ctx.epoch >= 2 and previous.hash != skill.hash:
         begin_ahead(previous, _sample(ctx), ctx, tag=_tag("before", ctx), stage="slow_update")
 
@@ -147,8 +150,9 @@ SOLVED = 0.5
 
 
 def holding(verdict: Verdict, won: Collection[str]) -> Verdict:
-    """The gate's verdict on guidance, or a rejection if the guidance lowers the sum of the scores on items that earlier
-    guidance won. If the target is noisy, the scores are fresh samples of both skills."""
+    """The gate's verdict on new guidance. But if the guidance lowers the sum of the scores on the items that earlier
+    guidance improved (`won`), return a rejection. If the target is noisy, these scores are fresh samples of both
+    skills."""
     rows = [row for row in verdict.evidence if row.item_id in won and row.before >= SOLVED]
     if not verdict.accepted or sum(row.change for row in rows) >= -EPSILON:
         return verdict

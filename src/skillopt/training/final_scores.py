@@ -49,9 +49,9 @@ class FinalScores:
     """The measurements at the end of a run; empty until then."""
 
     measured: dict[str, Measured] = field(default_factory=dict)
-    """Measurements by split and name: test_initial, test_best, val_remeasured, test_no_skill."""
+    """Measurements by split and name: `test_initial`, `test_best`, `val_remeasured`, `test_no_skill`."""
     majority: dict[str, MajorityScore] = field(default_factory=dict)
-    """By split, the score of always giving the most frequent answer."""
+    """By split, the score if every task gets the most frequent answer."""
     do_nothing: dict[str, ScoreWithInterval] = field(default_factory=dict)
     """By split, the score of a target that does nothing."""
 
@@ -97,8 +97,8 @@ class FinalScores:
         return summary.model_copy(update={"item_names": shown})
 
     def gains(self, state: State, run: RunDirectory, metric: str) -> Gains:
-        """By split, the best skill's gain over the initial skill on the same tasks, from fresh samples if there are
-        any."""
+        """By split, how much higher the best skill scores than the initial skill on the same tasks. If there are fresh
+        samples of the best skill, they are used."""
         before = _initial_values(run, metric)
         again = self.measured.get("val_remeasured")
         val, test = paired(before, again.values if again else state.val, "val"), None
@@ -180,7 +180,8 @@ def _initial_values(run: RunDirectory, metric: str) -> dict[str, float]:
 
 
 def _best_interval(state: State, metric: str) -> tuple[float, float] | None:
-    """The interval of the best skill's validation score; with the paired gate, an item's score is a mean of samples."""
+    """The interval of the best skill's validation score. With the paired gate, the score of an item is a mean of
+    samples, so the number of solved items may be a fraction."""
     if state.best.val is None:
         return None
     if metric == "hard" and state.val:
@@ -189,11 +190,11 @@ def _best_interval(state: State, metric: str) -> tuple[float, float] | None:
 
 
 async def measure_finals(state: State, ctx: Context, evaluate: Evaluate) -> FinalScores:
-    """If evaluation.test is true, measure the initial, the best and the empty skill on the test split. A training reads
-    the test split only here.
+    """If `evaluation.test` is true, measure the initial, the best and the empty skill on the test split. A training
+    reads the test split only here.
 
-    The best skill's validation score is the highest of many, so luck has raised it. If the target or the scorer is
-    noisy, the score is measured again with fresh samples.
+    The best skill was chosen because its validation score is the highest of many, so luck has raised this score. If the
+    target or the scorer is noisy, the score is measured again with fresh samples.
     """
     finals, evaluation = FinalScores(), ctx.config.evaluation
     splits = ("val", "test") if evaluation.test else ("val",)
@@ -243,7 +244,7 @@ async def do_nothing(env: Env, split: str, metric: str) -> ScoreWithInterval | N
 
 
 async def _values(env: Env, split: str, metric: str, output: Callable[[Item], str]) -> list[float]:
-    """The items' scores for given outputs, without items that cannot be scored. Empty if scores are noisy."""
+    """The scores of these outputs, without items that cannot be scored; empty if scores are noisy."""
     if is_noisy(env):
         return []
     found = []

@@ -1,4 +1,4 @@
-"""Finds the skill that a training starts from, and the run that belongs to a config, its data and that skill."""
+"""Finds the initial skill of a training, and the run that belongs to a config, its tasks and its initial skill."""
 
 from __future__ import annotations
 
@@ -25,25 +25,26 @@ from skillopt.tasks.base import Env, data_hash
 from skillopt.training import prompts
 
 Fingerprints: TypeAlias = Mapping[str, JsonValue]
-"""Fingerprints of the parts (analysts, gate, vetoes, schedule) that a program passed in, by kind."""
+"""Fingerprints of the analysts, gate, vetoes and schedule that a program passed in, by kind of part."""
 
 
 def initial_of(config: Config) -> Skill:
-    """The initial skill: the text of `train.init_skill`, or, in the env `trigger`, the description of that package."""
+    """The initial skill, which `train.init_skill` names. In the env `trigger`, the initial skill is only the
+    description of the package that `train.init_skill` names."""
     skill = read_initial(config.train.init_skill)
     file = package_file(config.train.init_skill) if config.train.init_skill else None
     if config.env.name != "trigger":
         return skill
     if file is None:
-        raise UserError("train.init_skill: a description can only be trained in its package; name its SKILL.md")
+        raise UserError("train.init_skill: a description can only be trained in its package; name the package's SKILL.md")
     if not config.env.options.get("package"):
         raise UserError("env.options.package: name the package whose description is trained, or use --description")
     return Skill(open_package(file).description)
 
 
 def read_initial(path: str, where: str = "train.init_skill") -> Skill:
-    """Read the initial skill; if the path or the file is empty, the skill is empty. `where` is the config key that
-    errors name."""
+    """Read the initial skill. If the path or the file is empty, the skill is empty. `where` is the config key that
+    error messages name."""
     if not path:
         return Skill("")
     file = shipped(path)
@@ -59,7 +60,7 @@ def read_initial(path: str, where: str = "train.init_skill") -> Skill:
 
 
 def given_feedback(config: Config) -> list[Comment]:
-    """People's comments on the earlier run that `gradient.feedback` names; empty if it names no run."""
+    """People's comments on the earlier run that `gradient.feedback` names; empty if the key is empty."""
     if not config.gradient.feedback:
         return []
     path = Path(config.gradient.feedback)
@@ -72,7 +73,7 @@ def given_feedback(config: Config) -> list[Comment]:
 
 
 def given_notes(config: Config) -> str:
-    """The optimizer's notes from the earlier run that `train.init_notes` names; empty if it names none."""
+    """The optimizer's notes from the earlier run that `train.init_notes` names; empty if the key is empty."""
     folder = config.train.init_notes
     if not folder:
         return ""
@@ -97,7 +98,8 @@ def initial_kind(path: str, skill: Skill) -> str:
 
 
 def needs_baseline(skill: Skill) -> bool:
-    """True if the empty skill is worth a measurement; a skill of one or two lines scores about the same as no skill."""
+    """True if the score without a skill is worth measuring. An initial skill of one or two lines scores about the same
+    as no skill."""
     return len(skill.files) > 1 or sum(bool(line.strip()) for line in skill.shown.text.splitlines()) > 2
 
 
@@ -108,7 +110,8 @@ def run_of(config: Config, env: Env, initial_skill: Skill) -> RunDirectory:
 
 
 def run_key(config: Config, env: Env, initial_skill: Skill, passed_in: Fingerprints | None = None) -> RunKey:
-    """The key that identifies runs of this config, data and initial skill, and of the parts that were passed in."""
+    """The key that identifies the runs of one config, its tasks, its initial skill and the parts that a program passed
+    in."""
     identity: dict[str, JsonValue] = {"data": data_hash(env), "initial_skill": Skill(initial_skill.text).hash}
     if config.gradient.prompts_dir:
         identity["prompts"] = prompts.fingerprint(config.gradient.prompts_dir)
@@ -141,7 +144,8 @@ def recorded_settings(run: RunDirectory) -> Settings:
 
 
 def differences(run: RunDirectory, config: Config) -> NearestRun | None:
-    """The earlier run of this benchmark with the most similar settings, and the differences; None if there is none."""
+    """The other run of this benchmark whose settings are most similar, with the settings that differ; None if there is
+    no other run."""
     ours, nearest = relevant(config.flat()), None
     for other in sibling_runs(run):
         recorded = recorded_settings(other)

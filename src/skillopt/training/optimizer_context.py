@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -14,12 +15,13 @@ from skillopt.skill.tokens import count_tokens
 from skillopt.tasks.agents import task_text
 from skillopt.tasks.as_score import NOT_DESCRIBED
 from skillopt.tasks.base import Item, Trajectory
-from skillopt.tasks.failure_kinds import choices_of
+from skillopt.tasks.failure_kinds import choices_of, count_kinds
 from skillopt.training.context import Context
 from skillopt.training.edits.carry import slots
 from skillopt.training.edits.update import EXAMPLES, limits_of, update
-from skillopt.training.gates.base import changed_types, mean
+from skillopt.training.gates.base import Verdict, changed_types, mean
 from skillopt.training.requests.blocks import MOST_ANSWERS, data_line, ends
+from skillopt.training.requests.compose import PENDING
 from skillopt.training.requests.context import (
     LONGEST_OTHER,
     MOST_OTHERS,
@@ -40,10 +42,6 @@ MOST_STEPS = 12
 """The maximum number of steps that a run remembers for the optimizer."""
 MOST_EDITS = 12
 """The maximum number of edits of one step that a run remembers for the optimizer; applied edits come first."""
-PENDING = (
-    "pending: it is not in the skill. It broke nothing, and is tried again with the next step's edits if the limit "
-    "leaves a slot and none of them changes the same text; do not repeat it"
-)
 BEATEN = "left out: the short text alone scored as well or better on the validation tasks"
 LEFT_OUT = "rejected: validation tasks that it broke passed again without it"
 LONGEST = 4000
@@ -53,7 +51,7 @@ LONGEST_CAUSE = 200
 
 
 def task_info(ctx: Context) -> TaskInfo:
-    """The facts about the tasks, their scoring and the target; they are the same in every request of a run."""
+    """The facts about the tasks, their scoring and the target. Every request of a run has the same facts."""
     env, note = ctx.env, ctx.config.env.scoring_note
     return TaskInfo(
         task=ctx.config.env.task or env.task,
@@ -76,8 +74,8 @@ def _comment_line(comment: Comment) -> str:
 
 
 def optimizer_context(state: State, rate: float, ctx: Context, batch: Sequence[Item] = ()) -> OptimizerContext:
-    """The facts for the requests of a step with this batch, or of an epoch's end if `batch` is empty. In step 1, the
-    facts contain no validation score, because the score is still being measured."""
+    """The facts for the requests of a step that trains on `batch`; if `batch` is empty, for the requests at the end of
+    an epoch. In step 1, the facts contain no validation score, because it is still being measured."""
     examples = "exemplar" in ctx.config.gradient.analysts
     edits = edits_for(rate)
     edits -= slots(state.pending, edits)
@@ -97,6 +95,7 @@ def optimizer_context(state: State, rate: float, ctx: Context, batch: Sequence[I
         validation_tasks=len(state.val) if ctx.step > 1 else 0,
         tried=tuple(state.tried),
         rejected=(*state.rejected, *(Rejected(step=state.step, edit=edit) for edit in state.pending)),
+        pending=tuple(state.pending),
         notes=state.memory,
         first_step=ctx.step == 1,
         short_form=_worth_showing(state.short_form, ctx.step),
@@ -115,14 +114,14 @@ def _worth_showing(form: ShortForm | None, step: int) -> ShortForm | None:
 
 
 def _first_accepted(state: State) -> int:
-    """The step whose edits were accepted first; 0 if none was. Outcomes up to this step are those of the initial skill;
+    """The first step whose edits were accepted; 0 if there is none. Rollouts up to this step used the initial skill, so
     they do not show the effect of later versions."""
     return next((tried.step for tried in state.tried if tried.verdict == "accept"), 0)
 
 
 def never_solved(since: int, ctx: Context) -> dict[str, int]:
-    """The ids of training tasks that no recent step solved, from step `since` on, each with the number of steps that
-    tried it."""
+    """The training tasks that no step from step `since` on has solved, by id. The value is the number of steps that
+    tried the task. At most the last MOST_READ steps are read."""
     run, tried, solved = Run(ctx.run), Counter[str](), set[str]()
     for step in range(max(since, ctx.step - MOST_READ), ctx.step):
         scores = run.batch(step).items
@@ -132,7 +131,8 @@ def never_solved(since: int, ctx: Context) -> dict[str, int]:
 
 
 def earlier_outcomes(ids: Collection[str], since: int, ctx: Context) -> dict[str, list[Earlier]]:
-    """The newest solved and the newest failed output of each of these tasks in earlier steps, from step `since` on."""
+    """For each of these tasks: its newest solved output and its newest failed output in earlier steps, from step
+    `since` on."""
     run = Run(ctx.run)
     newest: dict[tuple[str, bool], Earlier] = {}
     marks = [item.encode() for item in ids]
@@ -154,8 +154,9 @@ def earlier_outcomes(ids: Collection[str], since: int, ctx: Context) -> dict[str
 def other_tasks(
     left_out: Collection[str], ctx: Context, never: Mapping[str, int] = MappingProxyType({})
 ) -> tuple[Item, ...]:
-    """Short training tasks that have an expected answer; tasks that no step solved (`never`) come first. If there are
-    too many for one request, return a random choice of them with as many different answers as possible."""
+    """Short training tasks that have an expected answer and are not in `left_out`; tasks that no step solved (`never`)
+    come first. If there are too many for one request, return a random choice with as many different answers as
+    possible."""
     items = ctx.env.items("train")
     positions = ctx.rng("other_tasks").sample(range(len(items)), min(len(items), 4 * MOST_OTHERS))
     drawn = [(at, item) for at in positions if (item := items[at]).answers and item.id not in left_out]
@@ -180,14 +181,15 @@ def _size(item: Item) -> int:
 
 
 def remember(state: State, work: StepWork, probed: Sequence[Trajectory], ctx: Context) -> None:
-    """Add a step with its findings and with outputs of its rejected candidate (`probed`) to the state, for later
-    requests. A step without edits and causes adds only its findings."""
+    """Add a step to the state, for later requests: its edits, causes and findings, and the outputs of its rejected
+    candidate (`probed`). A step without edits and causes adds only its findings."""
     verdict = work.verdict
     items = {t.id: t.item_id for t in work.results}
     state.findings = grown(state.findings, [one for patch in work.patches for one in patch.findings], items, ctx.step)
     helped, broke = changed_types(verdict, ctx)
     read = [patch for patch in work.patches if not patch.source.startswith(EXAMPLES)]
     causes = dict.fromkeys(f"{p.name}: {p.cause}"[:LONGEST_CAUSE] for patch in read for p in patch.patterns)
+    passed = {t.item_id for t in work.results if isinstance(t, Trajectory) and t.score.hard >= 1}
     pending = {edit.id for edit in state.pending}
     edits = tuple(_fates(work, pending))[:MOST_EDITS]
     if not edits and not causes:
@@ -204,19 +206,43 @@ def remember(state: State, work: StepWork, probed: Sequence[Trajectory], ctx: Co
         measured=len(verdict.evidence),
         gained=sum(row.change > 0 for row in verdict.evidence),
         lost=sum(row.change < 0 for row in verdict.evidence),
+        lost_kinds=count_kinds(_broken(verdict), choices_of(item.answer for item in ctx.env.items("train"))),
         edits=edits,
         helped=helped,
         broke=broke,
         causes=tuple(causes)[:MOST_EDITS],
-        outputs=tuple(map(_output, probed)),
+        outputs=tuple(_output(t, solved_before=t.item_id in passed) for t in probed),
     )
     state.tried = [*state.tried, tried][-MOST_STEPS:]
 
 
-def _output(trajectory: Trajectory) -> dict[str, str]:
+def _output(trajectory: Trajectory, *, solved_before: bool) -> dict[str, str]:
     texts = {"task": trajectory.input, "output": trajectory.output, "expected": " | ".join(trajectory.answers[:1])}
     shown = {name: ends(text, LONGEST) for name, text in texts.items() if text}
-    return {**shown, "solved": "yes" if trajectory.score.hard >= 1 else "no"}
+    yes_or_no = {"solved_before": solved_before, "solved": trajectory.score.hard >= 1}
+    return {**shown, **{name: "yes" if value else "no" for name, value in yes_or_no.items()}}
+
+
+def like_broken(verdict: Verdict, solved: Sequence[Item]) -> list[Item]:
+    """The few solved tasks that share the most words with the validation tasks that the candidate broke; empty if the
+    candidate broke none."""
+    broken = [_words(t.input) for t in _broken(verdict)]
+
+    def likeness(item: Item) -> float:
+        words = _words(task_text(item))
+        return max((len(words & other) / len(words | other) for other in broken if words | other), default=0.0)
+
+    return sorted(solved, key=lambda item: (-likeness(item), item.id))[:MOST_PROBED_PASSES] if broken else []
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text.casefold()))
+
+
+def _broken(verdict: Verdict) -> list[Trajectory]:
+    """The candidate's rollouts of the validation tasks that it broke."""
+    fell = {row.item_id for row in verdict.evidence if row.change < 0}
+    return [t for t in verdict.trajectories if t.item_id in fell]
 
 
 def _fates(work: StepWork, pending: Collection[str]) -> Iterator[TriedEdit]:
@@ -263,19 +289,26 @@ def _trimmed(fields: dict[str, str], fate: str) -> TriedEdit:
 
 MOST_PROBED = 4
 """The maximum number of failed tasks of a batch that are done again with a rejected candidate."""
+MOST_PROBED_PASSES = 2
+"""The maximum number of solved tasks of a batch that are done again with a candidate that broke validation tasks."""
 
 
 async def probe_rejected(work: StepWork, ctx: Context) -> list[Trajectory]:
-    """Do a few failed tasks of the batch with the rejected candidate, or with the complete remedy if the minimal remedy
-    beat it. Return an empty list if no later request would show the results."""
+    """Let the rejected candidate do a few tasks of the batch: failed tasks, and the solved tasks that are most similar
+    to the validation tasks that the candidate broke. Later requests may show these results, but no validation task.
+
+    If the minimal remedy beat the complete remedy, the complete remedy does the tasks. Return an empty list if nothing
+    was rejected, or if no analyst calls the optimizer.
+    """
     read = any(analyst.needs_optimizer for analyst in ctx.analysts)
     edits = work.credited.beaten or (work.candidate.applied if work.verdict.decision == "reject" else ())
     if not read or not edits:
         return []
     rejected = update(work.skill, edits, ctx).skill
-    failed = {t.item_id for t in work.results if isinstance(t, Trajectory) and t.score.hard < 1}
-    items = [item for item in work.step.items if item.id in failed]
+    solved = {t.item_id: t.score.hard >= 1 for t in work.results if isinstance(t, Trajectory)}
+    items = [item for item in work.step.items if solved.get(item.id) is False]
     some = items[:: max(1, len(items) // MOST_PROBED)][:MOST_PROBED]
+    some += like_broken(work.verdict, [item for item in work.step.items if solved.get(item.id)])
     with ctx.timed("rollout"):
         results = await roll_out_all(rejected, some, ctx, tag=f"rejected-{ctx.step:04d}", stage="second_look")
     return [result for result in results if isinstance(result, Trajectory)]

@@ -31,13 +31,12 @@ class Parts:
     analysts: tuple[Analyst, ...]
     gate: Gate
     schedule: Shape | None
-    """The shape of the schedule. None means `auto`, which chooses a shape by the number of steps and the initial
-    skill."""
+    """The shape of the schedule. None means `auto`: the number of steps and the initial skill decide the shape."""
     scheduler: str
     """The name of the schedule, for people."""
     passed_in: Fingerprints
-    """Fingerprints of the parts that the config does not name. Two runs with different fingerprints are different
-    runs."""
+    """Fingerprints of the parts that a program passed in. If two trainings have different fingerprints, they are
+    different runs."""
 
     def schedule_of(self, config: Config, items: int, skill: Skill) -> Schedule:
         """The schedule of a run that has `items` training items and starts from `skill`."""
@@ -53,7 +52,8 @@ def resolve(
     vetoes: Sequence[Veto] = (),
     schedule: Shape | None = None,
 ) -> Parts:
-    """Build the parts of a run. `gate` replaces the config's gate; `vetoes` are added to either gate."""
+    """Build the parts of a run. `gate` replaces the gate that the config names. `vetoes` are added to the vetoes of the
+    config."""
     if schedule is not None:
         _check_shape(schedule)
     named = [plugins.load("gates", name, key="evaluation.vetoes", known=()) for name in config.evaluation.vetoes]
@@ -98,7 +98,7 @@ def _judged(config: Config, env: Env | None) -> bool:
 def needs_optimizer(config: Config, parts: Parts | None = None, env: Env | None = None) -> bool:
     """True if a training calls the optimizer model: for its analysts, for notes and guidance, or as the judge.
 
-    If `env` is None, an env that is not built in is assumed to need a judge.
+    If `env` is None and the config's env is not built in, the function assumes that the env needs a judge.
     """
     between = config.optimizer.use_slow_update or config.optimizer.use_meta_skill
     analysts = (parts or resolve(config)).analysts
@@ -113,7 +113,7 @@ def why_optimizer(config: Config, parts: Parts | None = None, env: Env | None = 
         return ""
     return (
         "In this run only guidance and notes between epochs need an optimizer: name a model that you have "
-        "(--optimizer_model handoff is you, docs/handoff.md), or train one epoch (train.num_epochs=1)"
+        "(with --optimizer_model handoff, you answer: docs/handoff.md), or train one epoch (train.num_epochs=1)"
     )
 
 

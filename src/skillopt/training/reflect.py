@@ -95,7 +95,8 @@ class BatchReader:
                     self._read(kind, self._taken(kind))
 
     async def patches(self) -> list[Patch]:
-        """Read the rest of the batch, and return all patches, sorted by analyst and kind of minibatch."""
+        """Let the analysts read the rest of the batch, and return all patches, sorted by analyst and kind of
+        minibatch."""
         for kind in KINDS:
             left = self._taken(kind)
             parts = [left] if kind == "batch" else self._fitting(left)
@@ -109,8 +110,8 @@ class BatchReader:
         return taken
 
     def _fitting(self, trajectories: list[Trajectory]) -> list[list[Trajectory]]:
-        """Divide trajectories into as few requests as the token limit allows, each with about the same number of
-        them."""
+        """Divide the trajectories into as few requests as the token limit allows. All requests get about the same
+        number of trajectories."""
         budget = self._ctx.config.gradient.prompt_tokens
         sizes = [min(shown_tokens(t), budget // 4) for t in trajectories if t.score.hard < 1]
         requests = max(1, math.ceil(sum(sizes) / budget))
@@ -133,7 +134,8 @@ class BatchReader:
 
 
 def deep_minibatches(trajectories: list[Trajectory], patches: list[Patch], ctx: Context) -> list[Minibatch]:
-    """A minibatch for each cause that no edit answers and whose share of failures is above `deep_reflect_threshold`."""
+    """One minibatch for each cause that no edit answers, if the cause has more than the share `deep_reflect_threshold`
+    of the failures."""
     failures_by_cause = causes(patches, trajectories)
     failures = sum(t.score.hard < 1 for t in trajectories)
     least = max(1, ctx.config.gradient.deep_reflect_threshold * failures)
@@ -154,14 +156,15 @@ def deep_minibatches(trajectories: list[Trajectory], patches: list[Patch], ctx: 
 
 
 def _answered(cause: str, ids: set[str], edits: Sequence[Edit]) -> bool:
-    """True if an edit names this cause, or if every failure with this cause is cited."""
+    """True if an edit names this cause, or if the edits cite every failure with this cause."""
     return any(normal_name(edit.pattern) == cause for edit in edits) or ids <= {
         cited for edit in edits for cited in edit.trajectory_ids
     }
 
 
 def _usable(patch: Patch, number: int, skill: Skill, shown: Mapping[str, str], ctx: Context) -> Patch:
-    """Give each edit of a patch an id, drop edits that cannot be applied or repeat the skill, and list copied tasks."""
+    """Return the patch with an id for each edit and with a list of the edits that copy tasks. Edits that cannot be
+    applied, or that repeat the skill, are dropped."""
     kept: list[Edit] = []
     dropped = list(patch.dropped)
     for position, edit in enumerate(patch.edits):
@@ -195,8 +198,8 @@ _QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'|`[^`]*`|\d+")
 
 
 def causes(patches: Sequence[Patch], trajectories: Sequence[Trajectory]) -> dict[str, set[str]]:
-    """The ids of failed trajectories by cause. If no analyst names a cause for a failure, its cause comes from the
-    scorer's feedback."""
+    """The ids of failed trajectories by cause. If no analyst names a cause for a failure, the scorer's feedback gives
+    the cause."""
     failures = {t.id: t for t in trajectories if t.score.hard < 1}
     failures_by_cause: dict[str, set[str]] = {}
     for patch in patches:
@@ -212,8 +215,8 @@ def causes(patches: Sequence[Patch], trajectories: Sequence[Trajectory]) -> dict
 
 
 def feedback_cause(trajectory: Trajectory) -> str:
-    """A failure's cause: the first line of the scorer's feedback without quotations and numbers; empty if it says
-    little."""
+    """The cause of a failure: the first line of the scorer's feedback, without quotations and numbers. Empty if fewer
+    than three words are left."""
     first = next(iter(trajectory.score.feedback.strip().splitlines()), "")
     words = normal_name(_QUOTED.sub(" ", first)).split()
     return " ".join(words[:10]) if len(words) >= 3 else ""

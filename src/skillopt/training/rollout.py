@@ -1,7 +1,7 @@
 """Rollout, the forward pass: the target does tasks with the skill as its system prompt.
 
-In measurements and gates, items that have no result because the endpoint failed are tried again. If they still have
-none, the run stops without a decision.
+In measurements and gates, an item that has no result because the endpoint failed is tried again. If the item still has
+no result, the run stops without a decision.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from skillopt.tasks.base import Episode, FileChange, Item, RolloutError, Score, 
 from skillopt.training.context import Context
 
 PAUSES = (1.0, 5.0)
-"""Seconds before each further round of items whose calls failed. Every call also has its own retries."""
+"""The seconds to wait before items whose calls failed are tried again: before the second round, and before the third.
+Besides, every call has its own retries."""
 
 LEARNING = {"rollout", "wording", "second_look"}
-"""Stages in which the skill is shown without its worked example of the task itself, because copying that example would
-teach nothing."""
+"""Stages that hide a part of the skill from the target: if the skill has a worked example of the same task, the target
+does not see this example. To copy it would teach nothing."""
 
 Work = Callable[[], Awaitable[Trajectory | RolloutError]]
 
@@ -51,7 +52,7 @@ async def rollout(
 
 
 def begin(skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str = "", stage: str = "rollout") -> Rollouts:
-    """Start the rollouts, or return the same rollouts if `begin_ahead` has started them already."""
+    """Start the rollouts of these items. If `begin_ahead` has started them already, return those rollouts."""
     ahead = ctx.background.ahead.pop(tag or f"{ctx.step:04d}", None)
     if ahead and ahead.is_of(skill, items):
         ahead.wanted = True
@@ -60,7 +61,7 @@ def begin(skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str = "", s
 
 
 def begin_ahead(skill: Skill, items: Sequence[Item], ctx: Context, *, tag: str = "", stage: str = "rollout") -> None:
-    """Start, in free slots, rollouts that the loop will probably need next. These rollouts are reported only when the
+    """Start rollouts that the loop will probably need next; they use only free slots. They report no progress until the
     loop asks for them with `begin`."""
     tag = tag or f"{ctx.step:04d}"
     begun = ctx.background.ahead.get(tag)
@@ -199,11 +200,14 @@ def _by_reference(message: Message, skill: Skill) -> Message:
 async def another_round(
     rounds: int, unmeasured: Sequence[RolloutError], alone: Collection[str], total: int, ctx: Context, stage: str
 ) -> bool:
-    """Decide whether items that have no result after `rounds` rounds are tried again. If a round is left, wait and
-    return True. If no round is left, return False if each of these items failed `alone` (while other items were
-    answered), so the caller sets them aside. Otherwise raise Stopped, because the endpoint is at fault.
+    """Decide whether the items that still have no result after `rounds` rounds are tried again.
 
-    With hardware.max_retries=0 there is only one round.
+    - If a round is left, wait and return True.
+    - If no round is left, but each of these items is in `alone` (it failed while others were answered), return False.
+      The caller then sets the items aside.
+    - Else raise Stopped, because the endpoint is at fault.
+
+    If hardware.max_retries is 0, there is only one round.
     """
     pauses = PAUSES if ctx.config.hardware.max_retries else ()
     if rounds > len(pauses):
@@ -220,8 +224,8 @@ async def another_round(
 
 
 async def all_measured(work: Sequence[Work], ctx: Context, stage: str) -> list[Trajectory | RolloutError]:
-    """Run the work until every item has a result. Return the results in order; errors among them are items that cannot
-    be measured."""
+    """Run the work until every item has a result, and return the results in order. If a result is an error, its item
+    cannot be measured."""
     settled: dict[int, Trajectory | RolloutError] = {}
     unmeasured: dict[int, RolloutError] = {}
     alone: set[str] = set()
@@ -274,9 +278,10 @@ def require_most(results: Sequence[Trajectory | RolloutError], what: str) -> Non
 
 
 def require_few(refused: Mapping[str, str], total: int, *, set_aside: int = 0) -> None:
-    """Stop the run if a whole split cannot be measured, or more than a tenth of its items and at least two items.
+    """Stop the run if too many items of a split cannot be measured: all items, or at least two that are more than a
+    tenth.
 
-    `total` items were tried now; `set_aside` items of the split were set aside earlier.
+    `total` is the number of items that were tried now; `set_aside` is the number of items that were set aside earlier.
     """
     gone, whole = len(refused) + set_aside, total + set_aside
     if refused and (gone > max(1, whole // 10) or gone == whole):
@@ -305,7 +310,8 @@ async def measure(
 ) -> Measured:
     """Measure a skill on every item once. Endpoint failures stop the run, because a score needs all items of the split.
 
-    `set_aside` items of the split were set aside earlier in the run and are not among `items`.
+    `set_aside` is the number of items of the split that were set aside earlier in the run; `items` does not contain
+    them.
     """
     with ctx.timed(stage):
         results = await roll_out_all(skill, items, ctx, tag=tag, stage=stage)

@@ -11,11 +11,12 @@ from skillopt.config.sections import AUTO, SCHEDULES, rounded
 from skillopt.errors import UserError
 
 Shape = Callable[[float], float]
-"""A function from the run's progress (0 to 1) to the rate's position between the lowest (0) and the full rate (1)."""
+"""A function that gets the run's progress (0 to 1) and returns the position of the learning rate: from 0 (the lowest
+rate) to 1 (the full rate)."""
 EXPLORATORY_STEPS, EXPLORATORY_TOKENS = 16, 200
-"""`auto` chooses cosine for a run of at least EXPLORATORY_STEPS steps whose initial skill has fewer than
-EXPLORATORY_TOKENS tokens: such a skill lacks much at the start, but little at the end. Other runs get a constant rate
-(docs/choosing.md)."""
+"""`auto` chooses `cosine` if a run has at least EXPLORATORY_STEPS steps and its initial skill has fewer than
+EXPLORATORY_TOKENS tokens. Such a skill needs many edits at the start, but few at the end. In other runs, `auto` chooses
+`constant` (docs/choosing.md)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +34,8 @@ class Schedule:
 
 
 def shape_of(name: str) -> Shape | None:
-    """The shape of this name: built in, or registered by an installed package as `skillopt.schedules`; None for
-    auto."""
+    """The shape with this name: built in, or registered by an installed package as `skillopt.schedules`. None if the
+    name is `auto`."""
     if name in SCHEDULES or name == AUTO:
         return SCHEDULES.get(name)
     known = (AUTO, *SCHEDULES)
@@ -43,8 +44,8 @@ def shape_of(name: str) -> Shape | None:
 
 
 def choose_schedule(name: str, shape: Shape | None, config: OptimizerConfig, steps: int, tokens: int) -> Schedule:
-    """The schedule of a run of `steps` steps from a skill of `tokens` tokens; if `shape` is None, it is chosen
-    automatically. Raises an error if the learning rate could never change."""
+    """The schedule of a run that has `steps` steps and starts from a skill of `tokens` tokens. If `shape` is None, a
+    shape is chosen automatically. Raises an error if the learning rate could never change."""
     schedule = Schedule(name=name, shape=shape) if shape else auto_schedule(steps, tokens)
     if static := config.static_rate(schedule.shape):
         raise UserError(static)
@@ -62,13 +63,14 @@ def _skill_of(tokens: int) -> str:
 
 
 def scheduled_rate(step: int, steps: int, config: OptimizerConfig, shape: Shape) -> float:
-    """The learning rate of a step (1 to `steps`) before any decay; the last step has the rate at the end of the
-    schedule."""
+    """The learning rate of a step (1 to `steps`) before any decay. The last step has the rate with which the schedule
+    ends."""
     return config.min_learning_rate + (config.learning_rate - config.min_learning_rate) * shape(step / steps)
 
 
 def decayed_rate(scheduled: float, decay: float, config: OptimizerConfig) -> float:
-    """The scheduled learning rate times the decay from steps that were not accepted, but not below the lowest rate."""
+    """The scheduled learning rate times `decay`, but not below the lowest rate. Steps that were not accepted lower
+    `decay`."""
     return max(config.min_learning_rate, scheduled * decay)
 
 

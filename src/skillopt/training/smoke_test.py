@@ -1,11 +1,11 @@
-"""Checks a run's first tasks: do the user's scorer and agent work, and is there anything to learn from?
+"""Checks a run's first tasks: whether the user's scorer and agent work, and whether there is anything to learn from.
 
 If a user's code is involved, the smoke test does one task before the batch. This is the first rollout of the first
 step: its reply goes into the journal, so nothing is paid for twice.
 
-Many good trainings begin with a batch in which every score is 0, because the target must first learn the form of the
-answer. So a run stops only if the scorer would give 0 to a right reply, too. Otherwise a message shows a reply next to
-its expected answer, and the run continues.
+In many good trainings, every score of the first batch is 0, because the target must first learn the form of the answer.
+So a score of 0 stops the run only if the scorer would give 0 to a right reply, too. If it would not, a message shows a
+reply next to its expected answer, and the run continues.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from skillopt.training.context import Context
 from skillopt.training.rollout import roll_out_one
 
 TRIES = 2
-"""The number of items that must fail before the user's code is regarded as broken: a single item may itself be at
+"""The user's code is regarded as broken only if this many items fail. If a single item fails, the item may be at
 fault."""
 
 
 async def smoke_test(skill: Skill, items: Sequence[Item], ctx: Context) -> None:
-    """Score an empty output, then do one task. If an item fails, try a second; if both fail, raise an error."""
+    """Score an empty output, then do one task. If this task fails, try a second one; if both fail, raise an error."""
     reader_judges = is_judged(ctx.env) and ctx.grader.model.human_paced
     if not ctx.env.fingerprint or reader_judges:  # a person who judges should get all letters at once
         return
@@ -86,8 +86,8 @@ async def check_first_scores(items: Sequence[Item], trajectories: Sequence[Traje
 
 
 async def _fault(items: Sequence[Item], trajectories: Sequence[Trajectory], ctx: Context) -> ScorerFault | None:
-    """A clear fault of the scorer, or None. A score of 0 with feedback is not a fault, because the optimizer can learn
-    from it."""
+    """A clear fault of the scorer, or None. If a score of 0 has feedback, it is not a fault: the optimizer can learn
+    from the feedback."""
     env, metric = ctx.env, ctx.config.evaluation.metric
     if not can_be_tried(env):
         return None

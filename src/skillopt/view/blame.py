@@ -38,7 +38,8 @@ class BlamedLine:
 
 
 def blame_run(run: RunDirectory, version: int | None = None) -> list[BlamedLine]:
-    """The lines of a run's best version, or of `version`, each with its edit. A package's lines are sorted by file."""
+    """The lines of a run's best version, or of `version`, each with the edit that wrote it. A package's lines are
+    grouped by file."""
     entries = read_entries(run)
     with run.as_written():
         initial = initial_skill(run, entries)
@@ -46,8 +47,8 @@ def blame_run(run: RunDirectory, version: int | None = None) -> list[BlamedLine]
 
 
 def blame(initial: Skill, entries: Sequence[Entry], version: int) -> list[BlamedLine]:
-    """Every line of `version` with its edit. Raises PatchLogError if the log does not lead from `initial` to its
-    versions."""
+    """Every line of `version`, with the edit that wrote it. Raises PatchLogError if the entries, applied to `initial`,
+    do not give the versions that the log records."""
     versions = replay(initial, entries)
     if version not in versions:
         raise UserError(f"version {version} does not exist; the versions are 0 to {max(versions)}")
@@ -82,8 +83,8 @@ def _rewritten(before: list[_Line], after: list[str], entry: Entry) -> list[_Lin
 
 
 def _lines(skill: Skill, path: str) -> list[str]:
-    """The lines of a file without their ends: an edit that only adds a line break after a line is not the line's
-    author."""
+    """The lines of a file without their line breaks, so an edit that only adds a line break after a line does not
+    become the author of this line."""
     lines = [line.removesuffix("\r") for line in (skill.shown.read(path) or "").split("\n")]
     return lines[:-1] if lines[-1] == "" else lines
 
@@ -97,7 +98,7 @@ def read_entries(run: RunDirectory) -> list[Entry]:
 
 
 def initial_skill(run: RunDirectory, entries: Sequence[Entry]) -> Skill:
-    """Version 0 of the skill. The run may have no file for an empty version 0."""
+    """Version 0 of the skill. If version 0 is empty, the run may have no file for it."""
     if run.snapshot(0).exists():
         return run.read_skill(0)
     if entries and entries[0].skill_before == Skill("").hash:
@@ -106,7 +107,7 @@ def initial_skill(run: RunDirectory, entries: Sequence[Entry]) -> Skill:
 
 
 def best_version(run: RunDirectory, versions: Mapping[int, Skill]) -> int:
-    """The number of the best version; the newest if the best skill's files are missing."""
+    """The number of the best version; if the best skill's files are missing or match no version, the newest version."""
     if run.best_skill.exists():
         best = _best_hash(run)
         for version in sorted(versions, reverse=True):
@@ -123,12 +124,11 @@ def _best_hash(run: RunDirectory) -> str:
 
 
 def by_file(lines: Iterable[BlamedLine]) -> dict[str, list[BlamedLine]]:
-    """The lines, grouped by file."""
     return {path: list(own) for path, own in groupby(lines, key=lambda line: line.file)}
 
 
 def spread(lines: Iterable[BlamedLine]) -> dict[int, int]:
-    """The number of lines by the step that wrote them; step 0 is the initial skill."""
+    """For each step, the number of lines that it wrote; step 0 is the initial skill."""
     counts: dict[int, int] = {}
     for line in lines:
         counts[line.step] = counts.get(line.step, 0) + 1

@@ -15,7 +15,8 @@ from skillopt.view.traces import find_trace
 
 
 def blame_lines(lines: Sequence[BlamedLine]) -> list[str]:
-    """Each line of the skill, after the edit that wrote it: `  9  step 4  0004-00-00 add     - For amber, …`."""
+    """The lines of the skill. Before each line are its number and the edit that wrote it, such as
+    `  9  step 4  0004-00-00 add     - For amber, …`."""
     if not lines:
         return ["The skill is empty."]
     wide = max(len(_who(line)) for line in lines)
@@ -35,7 +36,7 @@ def _who(line: BlamedLine) -> str:
 
 
 def tasks_of(run: Run, trajectory_ids: Iterable[str]) -> dict[str, str]:
-    """For each trajectory that is still on disk: the id of its task."""
+    """The id of the task of each trajectory, by the trajectory's id. Trajectories that are not on disk are left out."""
     traces = ((name, find_trace(run, name)) for name in dict.fromkeys(trajectory_ids))
     return {name: trace.item_id for name, trace in traces if trace is not None}
 
@@ -44,7 +45,7 @@ def line_story(lines: Sequence[BlamedLine], number: int, file: str = FILE, run: 
     """Everything in the patch log about one line of a file. If `run` is given, also the tasks that led to the line."""
     own = lines_of(lines, file)
     if number > len(own):
-        raise UserError(f"--line {number}: {'the skill' if file == FILE else file} has {len(own)} lines")
+        raise UserError(f"--line {number}: {'the skill' if file == FILE else file} has only {len(own)} lines")
     line = own[number - 1]
     head = f"line {number}{'' if file == FILE else f' of {file}'}: {line.text}"
     if line.entry is None:
@@ -55,10 +56,9 @@ def line_story(lines: Sequence[BlamedLine], number: int, file: str = FILE, run: 
 
 
 def lines_of(lines: Sequence[BlamedLine], file: str) -> list[BlamedLine]:
-    """The lines of one file of the package."""
     known = by_file(lines)
     if file not in known and file != FILE:
-        raise UserError(f"--file: '{file}' is not a text file of this skill; there are: {', '.join(known)}")
+        raise UserError(f"--file: '{file}' is not a text file of this skill; its text files are: {', '.join(known)}")
     return known.get(file, [])
 
 

@@ -14,7 +14,7 @@ _LONGEST = 2000
 
 
 def of_outcome(outcome: CheckOutcome) -> list[Finding]:
-    """If the verdict is `worse` or `cannot tell`: a note on the first changed line of the skill; else no note."""
+    """A note on the first changed line of the skill if the verdict is `worse` or `cannot tell`; else no note."""
     if outcome.status not in ("worse", "cannot tell") or not outcome.skill.path:
         return []
     before, after = outcome.base.text.splitlines(), outcome.skill.text.splitlines()

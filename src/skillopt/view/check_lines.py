@@ -17,8 +17,9 @@ from skillopt.view.text import clipped, counted, duration, printable, ranged
 from skillopt.view.traces import item_name
 
 _SHOWN, _MOST = 600, 12
-"""The maximum number of characters of an output, and the maximum number of items, in summary.md; `check.json` has
-all."""
+"""The maximum number of characters of an output in summary.md, then the maximum number of items. `check.json` contains
+everything."""
+_HEAD = ("per task", "base", "skill")
 _ROWS = ("score", "prompt tokens", "reply tokens", "dollars", "turns", "seconds", "refused by the endpoint")
 
 
@@ -26,13 +27,13 @@ _ROWS = ("score", "prompt tokens", "reply tokens", "dollars", "turns", "seconds"
 
 
 def outcome_table(result: CheckResult) -> list[str]:
-    """A table of both sides: the score, and the tokens, turns, dollars and seconds of one task."""
-    return table_lines(("a task", "base", "skill"), list(_both_columns(result)))
+    """A table of both skills: the score, and the tokens, turns, dollars and seconds per task."""
+    return table_lines(_HEAD, list(_both_columns(result)))
 
 
 def target_lines(outcomes: Sequence[CheckOutcome]) -> list[str]:
-    """A table with a row for each skill and target."""
-    head = ("target", "verdict", "base", "skill", "difference", "items", "$ a task", "skill")
+    """A table with a row for each pair of skill and target."""
+    head = ("target", "verdict", "base score", "skill score", "difference", "items", "$ per task", "skill")
     rows: list[Sequence[str]] = []
     for outcome in outcomes:
         cells = _row(outcome)
@@ -65,12 +66,13 @@ def outcome_lines(outcome: CheckOutcome) -> list[str]:
     repeats = f", up to {counted(result.repeats, 'repeat')} of an item" if result.repeats else ""
     return [
         f"{outcome.status.upper()}  {outcome.name}: {outcome.sentence} {spent_sentence(result.telemetry.paid)}",
-        f"{result.rollouts.asked} rollouts{repeats}; a full pass of both has {result.rollouts.full_pass}.",
+        f"{result.rollouts.asked} rollouts{repeats}; one pass over all items with both skills takes "
+        f"{result.rollouts.full_pass}.",
     ]
 
 
 def changed_lines(result: CheckResult, most: int = 5) -> Iterator[str]:
-    """The items that changed, losses first. Each item has the outputs of both skills."""
+    """Lines on the items that changed, the largest losses first: the scores and outputs of both skills."""
     for row in result.changed[:most]:
         name = item_name(row.item_id, row.input)
         yield f"{row.change}: {name} ({row.base.score:.2f} → {row.skill.score:.2f})"
@@ -81,39 +83,41 @@ def changed_lines(result: CheckResult, most: int = 5) -> Iterator[str]:
 
 
 def finding_line(finding: Finding) -> str:
-    """A finding as a line: `error  skills/a/SKILL.md:12 link: 'references/x.md' does not exist → add the file`."""
+    """A finding of lint as a line: `error  skills/a/SKILL.md:12 link: 'references/x.md' does not exist → add the
+    file`."""
     where = f"{finding.file}:{finding.line}"
     return f"{finding.level}  {where} {finding.rule}: {finding.says} → {finding.fix}"
 
 
 def token_line(linted: Linted) -> str:
-    """A sentence with three numbers of tokens of a skill: those in every request, in every task that uses the skill,
-    and in some tasks."""
+    """A sentence that says how many tokens of a skill are in every request, in every task that uses the skill, and in
+    tasks that read all its other documents."""
     tokens = linted.tokens
-    listed = f"{tokens.listed:,} by every request (name and description), " if tokens.listed else ""
-    read = f", {tokens.on_demand:,} more when all other documents are read" if tokens.on_demand else ""
-    return f"Tokens: {listed}{tokens.loaded:,} by every task that uses the skill{read}."
+    listed = f"{tokens.listed:,} in every request (name and description), " if tokens.listed else ""
+    read = f", {tokens.on_demand:,} more if the task reads all other documents" if tokens.on_demand else ""
+    return f"Tokens: {listed}{tokens.loaded:,} in every task that uses the skill{read}."
 
 
 # For a pull request
 
 
 def summary(outcomes: Sequence[CheckOutcome]) -> str:
-    """A page of Markdown: the table, then each skill with the changed items and the findings of lint."""
+    """A page of Markdown: a table of all checks, then for each check the items that changed and the findings of
+    lint."""
     parts = [f"# Skill check: {_counts(outcomes)}"]
     if outcomes:
         head = (
             "skill",
             "target",
             "verdict",
-            "base",
-            "skill",
+            "base score",
+            "skill score",
             "difference",
             "items",
             "tokens per task",
             "turns",
-            "$ a task",
-            "s",
+            "$ per task",
+            "seconds",
         )
         parts.append(table(head, [_summary_row(outcome) for outcome in outcomes]))
     for outcome in outcomes:
@@ -134,7 +138,7 @@ def _summary_row(outcome: CheckOutcome) -> tuple[str, ...]:
 
 
 def _row(outcome: CheckOutcome) -> list[str]:
-    """A table row: base, skill, difference, items, tokens, turns, dollars, seconds."""
+    """The cells of a row: both scores, their difference, items, tokens, turns, dollars, seconds."""
     result = outcome.result
     if result is None or result.same_text:
         return ["–"] * 8
@@ -164,7 +168,7 @@ def _details(outcome: CheckOutcome) -> Iterator[str]:
     result = outcome.result
     if result and not result.same_text:
         yield plain(" ".join(outcome_lines(outcome)[1:]))
-        yield table(("a task", "base", "skill"), _both_columns(result))
+        yield table(_HEAD, _both_columns(result))
         yield from _changed(result)
     yield from _lint(outcome.linted)
 
@@ -174,7 +178,7 @@ def _changed(result: CheckResult) -> Iterator[str]:
     if not rows:
         return
     lost = sum(row.change == "regressed" for row in rows)
-    yield f"### Items that changed: {lost} lost, {len(rows) - lost} won"
+    yield f"### Items that changed: {lost} regressed, {len(rows) - lost} improved"
     for row in rows[:_MOST]:
         name = escape(printable(" ".join(item_name(row.item_id, row.input).split())))
         scores = f"{row.base.score:.2f} → {row.skill.score:.2f}"

@@ -1,4 +1,4 @@
-"""Shows a run on the terminal: as a live display for a person, else as plain lines, or as JSON for programs."""
+"""Shows a run on the terminal: lines for people, with a live display if possible, or lines of JSON for programs."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def open_console() -> Console:
 def watching(console: Console, *, as_json: bool = False) -> Iterator[Listener]:
     """Yield a listener that shows a run's events during the block.
 
-    On a terminal, lines scroll above a small display of the run's progress; elsewhere there are only the lines. With
-    `as_json` each event is a line of JSON, as in events.jsonl.
+    On a terminal, a small display below the lines shows the run's progress; elsewhere, only the lines are printed. With
+    `as_json`, each event is a line of JSON, as in events.jsonl.
     """
     lines = Lines()
     if as_json:
@@ -61,7 +61,7 @@ def _print(console: Console, text: str | None) -> None:
 
 
 def _print_json(event: Event) -> None:
-    """Print an event as JSON in ASCII only, so no model's text can move the cursor of a terminal."""
+    """Print an event as JSON in ASCII only, so that text from a model cannot move the terminal's cursor."""
     if event.stored:
         print(json.dumps(event.row()), flush=True)
 
@@ -82,7 +82,7 @@ class Lines:
         return f"{where}{line}"
 
     def _replies_reused(self, event: events.RepliesReused) -> str:
-        return f"{event.replies:,} replies of {event.path} are used again"
+        return f"{event.replies:,} replies from {event.path} are used again"
 
     def _run_started(self, event: events.RunStarted) -> str:
         self._steps, self._epochs = event.steps, event.epochs
@@ -93,8 +93,8 @@ class Lines:
             how, more = f"resumed after step {event.done} of {event.steps}", ""
         if event.finished:
             how = "already finished"
-            again = f"to train on from its best skill, add train.init_skill={shlex.quote(event.best_skill)}"
-            more = f"\nTo train longer, raise train.num_epochs; to start again, add --fresh; {again}"
+            again = f"to begin a new run with its best skill, add train.init_skill={shlex.quote(event.best_skill)}"
+            more = f"\nTo train longer, raise train.num_epochs; to repeat the run, add --fresh; {again}"
         if event.phase:
             read = "; the test split will be read again" if event.reads_again else ""
             how = "extended"
@@ -106,13 +106,13 @@ class Lines:
     def _letters_opened(self, event: events.LettersOpened) -> str:
         numbers = ", ".join(map(str, event.numbers))
         return (
-            f"Letters: {event.waiting} wait for a reply, new: {numbers} (skillopt letters {event.folder}, then "
-            "skillopt answer)"
+            f"Letters: {event.waiting} wait for a reply, new: {numbers} (read: skillopt letters {event.folder}; "
+            "reply: skillopt answer)"
         )
 
     def _throttled(self, event: events.Throttled) -> str:
         waits = f"{event.waiting} calls wait, the next try is in {event.seconds:.0f} s; " if event.waiting else ""
-        return f"Throttled: {event.model} rejects calls ({event.why}); {waits}{event.turned_away} so far"
+        return f"Throttled: {event.model} rejects calls ({event.why}); {waits}{event.turned_away} rejected so far"
 
     def _set_aside(self, event: events.SetAside) -> str:
         why = next(iter(event.items.values()))
@@ -123,8 +123,8 @@ class Lines:
 
     def _stopping(self, event: events.Stopping) -> str:
         letters = f"; {event.letters} letters still wait for a reply" if event.letters else ""
-        kept = f"{event.in_flight} calls are in flight and will be kept{letters}"
-        return f"Stopping: {kept}; Ctrl-C again leaves at once"
+        kept = f"the replies to {event.in_flight} calls in flight will still be stored{letters}"
+        return f"Stopping: {kept}; press Ctrl-C again to stop at once"
 
     def _advice(self, event: events.Advice) -> str | None:
         return "\n".join(map(check_line, event.checks)) or None
@@ -165,8 +165,8 @@ class Lines:
 
     def _ablation_started(self, event: events.AblationStarted) -> str:
         most = (event.units + 3) * event.items * event.repeats
-        parts = f"{event.units} parts of version {event.version}, one at a time, on {event.items} items"
-        return f"Ablation by rule: {parts}; at most {most:,} calls (replies in the journal cost nothing)"
+        parts = f"leaves out {event.units} rules of version {event.version}, one at a time, on {event.items} items"
+        return f"Ablation: {parts}; at most {most:,} calls (replies in the journal cost nothing)"
 
     def _part_measured(self, event: events.PartMeasured) -> str:
         text = " ".join(event.text.split())[:60]
@@ -200,7 +200,8 @@ _MOST_DIFFERENCES = 4
 
 
 def _new_because(nearest: events.NearestRun) -> str:
-    """A line that says in what the new run differs from the nearest earlier run, which is therefore not continued."""
+    """A line on the differences between the new run and the most similar earlier run. Because of these differences, the
+    earlier run is not continued."""
     changes = [f"{key} {_value(was)} → {_value(now)}" for key, (was, now) in nearest.settings.items()]
     more = f" and {len(changes) - _MOST_DIFFERENCES} more" if len(changes) > _MOST_DIFFERENCES else ""
     what = ", ".join(changes[:_MOST_DIFFERENCES]) + more
@@ -268,7 +269,7 @@ def validation_change(evidence: Evidence) -> str:
 
 
 def result_table(summary: Summary) -> list[str]:
-    """The run's scores: a line for each skill that was measured."""
+    """A table of the run's scores, with a line for each skill that was measured."""
     rows = [
         (
             skill.name,
@@ -306,7 +307,7 @@ def result_lines(summary: Summary) -> list[str]:
 
 
 def early_line(summary: Summary) -> list[str]:
-    """A line that says why a finished run left out steps. No line if it did all its steps."""
+    """A line that says why a finished run ended before its last planned step; no line if it did all steps."""
     why = summary.stop_reason if summary.status == "finished" else ""
     planned = summary.plan.steps.planned if summary.plan else "–"
     return [ended_early(summary.steps.run, planned, why)] if why else []
@@ -355,12 +356,12 @@ def this_command() -> str:
 
 
 def _winner(best: BestScores) -> list[str]:
-    """The line on the re-measured best skill; empty if no step was accepted. (The best of many noisy scores is partly
-    luck; the line says how much.)"""
+    """A line that compares the best skill's re-measured score with its score in the gate, which was partly luck; no
+    line if no version was accepted."""
     curse = best.winners_curse
     if curse is None or not best.version:
         return []
     return [
-        f"Best skill, measured again: {score(best.val_remeasured)} in validation; the gate saw {score(best.val)} "
+        f"Best skill, measured again: {score(best.val_remeasured)} on validation; in the gate {score(best.val)} "
         f"({0 - curse:+.2f})"
     ]

@@ -1,4 +1,4 @@
-"""The values from which the charts of a run are drawn, on the page and in the report."""
+"""The values of a run's charts on the page and in the report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from skillopt.view.text import score
 
 Point = tuple[float, float]
 EPOCH_END = 0.5
-"""On charts, guidance is this part of a step after its epoch's last step. It is accepted before the next step."""
+"""On charts, the guidance of an epoch is drawn this part of a step after the epoch's last step, because it is accepted
+between this step and the next."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +23,7 @@ class Mark:
     """A candidate that a gate measured."""
 
     kind: str
-    """accept, reject, indecisive or guidance (accepted at an epoch's end)."""
+    """`accept`, `reject`, `indecisive` or, for guidance that was accepted at the end of an epoch, `guidance`."""
     x: float
     score: float
     """The measured score; if the gate stopped early, the highest score that was still possible."""
@@ -33,8 +34,8 @@ class Mark:
 
 @dataclass(frozen=True, kw_only=True)
 class Curves:
-    """A run's curves as points `(step, value)`; step 0 is the initial skill. Before a measurement, all curves are
-    empty."""
+    """A run's curves as points `(step, value)`; step 0 is the initial skill. Before the first measurement, all curves
+    are empty."""
 
     scores: tuple[Point, ...] = ()
     """The current skill's validation score, as measured when this skill was accepted: a rejected step does not change
@@ -51,8 +52,7 @@ class Curves:
 
 
 def curves(history: Sequence[StepRecord], summary: Summary | None, tokens: Mapping[int, int]) -> Curves:
-    """The curves of a run. `tokens` has the lengths of versions, at least of those that guidance made
-    (`guided_tokens`)."""
+    """The curves of a run. `tokens` must contain the length of each version that guidance made (`guided_tokens`)."""
     if summary is None or summary.initial.val is None:
         return Curves()
     scores = [(0.0, float(summary.initial.val))]
@@ -108,7 +108,7 @@ def guided_tokens(run: RunDirectory, history: Sequence[StepRecord]) -> dict[int,
 # The heat map: how each item did under each version of the skill
 
 HeatRow = tuple[str, tuple[float | None, ...]]
-"""An item's name, and its score under each version; None if it was not measured."""
+"""An item's name, and its score under each version; None if the item was not measured under a version."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +120,8 @@ class HeatMap:
 
 
 def heat_map(run: RunDirectory, names: Mapping[str, str]) -> HeatMap:
-    """The heat map of a run, from all measurements of its versions; rejected candidates and test items are left out."""
+    """The heat map of a run, from all measurements of its versions. It leaves out rejected candidates and test
+    items."""
     versions = Run(run).versions_by_hash
     seen: dict[str, dict[str, dict[int, list[float]]]] = {"val": {}, "train": {}}
     for measured in Run(run).measurements():

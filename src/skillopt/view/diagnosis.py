@@ -1,5 +1,5 @@
 """The verdict on a training: whether the best skill is better on held-out tasks, and if not, the reason. For an
-unfinished run, the verdict has the costs so far."""
+unfinished run, the verdict says what has been measured and paid for so far."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FEW = 20
 
 
 def why_unchanged(summary: Summary, history: Sequence[StepRecord], settings: Settings) -> tuple[str, str]:
-    """The reason why nothing was accepted, and advice."""
+    """The reason why no edit was accepted, and advice."""
     tasks, initial = history[0].evidence.items if history else 0, summary.initial.val or 0.0
     lost = [reason for record in history for reason in record.edits.lost_replies]
     if initial > 1 - 1e-9:
@@ -47,11 +47,11 @@ def why_unchanged(summary: Summary, history: Sequence[StepRecord], settings: Set
         edits = f"none of the {number_of(summary.edits.proposed, 'edit')} proposed could be used"
         return f"{edits} ({kinds})" if kinds else edits, "a stronger optimizer model"
     if floored := [evidence.reason for evidence in _measured(history) if evidence.reason.startswith("floor ")]:
-        broke = f"{len(floored)} of {_tried(summary)} scored higher and broke a floor"
+        broke = f"{len(floored)} of {_tried(summary)} scored higher but broke a floor"
         return f"{broke} ({floored[0]})", "another limit in evaluation.floors"
     if not initial and not any(step.train_score or step.val_after for step in history):
         why = f"every reply scored 0, with the initial skill and with {_tried(summary)}"
-        what = f"{why}; the scorer or the form that it wants is the likely reason"
+        what = f"{why}; the likely reason is the scorer, or the form of answer that it expects"
         return (
             what,
             "comparing a reply with its expected answer in the report, then a different env.scoring or initial skill",
@@ -60,7 +60,7 @@ def why_unchanged(summary: Summary, history: Sequence[StepRecord], settings: Set
 
 
 def _measured(history: Sequence[StepRecord]) -> list[Evidence]:
-    """The records of all gates: those of the steps, and those that decided about guidance."""
+    """The records of all gates: the gates of the steps, and the gates that decided about guidance."""
     guided = [record.epoch_end.slow_update for record in history if record.epoch_end and record.epoch_end.slow_update]
     return [*(record.evidence for record in history), *(each.evidence for each in guided)]
 
@@ -81,9 +81,9 @@ def _none_better(summary: Summary, tasks: int, lost: Sequence[str], settings: Se
     more = f": {how}" if how else ""
     if summary.steps.indecisive:
         which = f"{summary.steps.indecisive} of {tried}" if summary.steps.rejected else f"the {tried}"
-        return f"{val} are too few to tell {which} from chance", f"more validation tasks{more}"
+        return f"{val} are too few to tell the effect of {which} from chance", f"more validation tasks{more}"
     if tasks < FEW:
-        least = f"a gain below {1 / max(1, tasks):.2f} cannot be seen on so small a set"
+        least = f"so few tasks cannot show a gain below {1 / max(1, tasks):.2f}"
         return f"none of {tried} was better on {val}; {least}", f"at least 30 validation tasks{more}"
     replies = f"; {_lost(lost)}" if lost else ""
     return f"none of {tried} was better on {val}{replies}", learn_more(settings)
@@ -99,7 +99,7 @@ def _lost(replies: Sequence[str]) -> str:
 
 
 def learn_more(settings: Settings, history: Sequence[StepRecord] = ()) -> str:
-    """The best advice: longer training if the skill still improves, else better edits."""
+    """The best advice: a longer training if the last step still improved the skill, else a better optimizer."""
     no_llm = settings.get("gradient.analysts") in (["exemplar"], ("exemplar",))
     if _rises(history):
         longer = f"train.num_epochs={2 * int(str(settings.get('train.num_epochs', 1)))}"
@@ -136,7 +136,7 @@ def current_summary(run: Run) -> Summary | None:
 
 
 def with_verdict(summary: Summary, history: Sequence[StepRecord], settings: Settings) -> Summary:
-    """The summary with the text and the word of its verdict; `settings` is the run's flat config."""
+    """A copy of the summary that contains the verdict (its text and its word). `settings` is the run's flat config."""
     verdict = training_verdict(summary, history, settings)
     text = " ".join(filter(None, (verdict.text, judge_note(summary.judge))))
     return summary.model_copy(update={"verdict": text, "outcome": verdict.word})
@@ -152,7 +152,7 @@ def judge_note(judge: JudgeStanding | None) -> str:
         return f"{who}; this judge {known} (skillopt judge calibrate)."
     agrees = "" if judge.kappa is None else f", kappa {judge.kappa:.2f} with people"
     biases = f"; it {' and '.join(judge.biases)}" if judge.biases else ""
-    return f"{who}{agrees}, pass or fail flips in {judge.flip_rate or 0:.0%} of repeats{biases}."
+    return f"{who}{agrees}; {judge.flip_rate or 0:.0%} of repeated judgements disagree on pass or fail{biases}."
 
 
 def training_verdict(summary: Summary, history: Sequence[StepRecord], settings: Settings) -> Sentence:
@@ -160,7 +160,7 @@ def training_verdict(summary: Summary, history: Sequence[StepRecord], settings: 
     spent, best = spent_in([summary]), summary.best
     held_out, val = summary.gain.test, summary.gain.val
     if summary.status == "finished" and held_out is None and val:
-        unread = "the test split was not read (evaluation.test is false), and validation scores chose the skill"
+        unread = "the test split was not read (evaluation.test is false), and these scores selected the skill"
         note = not_above(val.after, _constants(summary.baselines, "val"))[1]
         return say("measured", f"{figures(val)}; {unread}", note=note, spent=spent)
     if summary.status != "finished" or held_out is None:
@@ -181,7 +181,7 @@ def training_verdict(summary: Summary, history: Sequence[StepRecord], settings: 
         more = more_tasks(held_out, how_to_enlarge(settings, "test"))
         advice = learn if rises else more
     elif held_out.word != "better":
-        because = "what helped on the validation tasks does not help on these"
+        because = "what helped on the validation tasks does not help on the held-out tasks"
         advice = "more training and validation tasks: then edits that fit only a few of them are not accepted"
     if note:  # more tasks would only confirm that the skill is of no use yet
         advice = learn

@@ -18,29 +18,31 @@ from skillopt.view.traces import result_of
 
 Sign = Literal["empty", "contained", "constant", "varied", "unknown", "untried"]
 Standing = Literal["task", "ended", "few", "untried", "one"]
-"""The conclusion about an item. task: several skills failed, also the newest version, and the last steps brought no new
-version; ended: the newest version failed, but the last step still improved the skill; few: too few skills or steps to
-blame the task; untried: the newest version was not tried on the item; one: only one skill was tried."""
+"""The conclusion about an item that no skill solved. `task`: several skills failed, also the newest version, and the
+last steps brought no new version, so the task itself may be the cause; `ended`: the newest version failed, but the last
+step still improved the skill; `few`: too few skills or steps to blame the task; `untried`: the newest version was not
+tried on the item; `one`: only one skill was tried on the item."""
 
 GENERAL = "No skill that was tried on these items solved them."
 ONE_SKILL = (
-    "The initial skill does not solve these items, and no other skill was tried on them. That says nothing about the "
-    "tasks: the run had no other skill to try."
+    "The initial skill does not solve these items, and the run had no other skill to try. So these failures do not "
+    "show that the tasks are at fault."
 )
 ADVICE: dict[Sign, str] = {
-    "empty": "The target gives no answer: check models.target_max_tokens, and that the task asks for one.",
-    "contained": "The expected answer is in the output, but it is not accepted: check the scorer, and the form of "
-    "the answer that it expects.",
-    "constant": "The target answers the same whatever the skill says: check that the expected answer is right, and "
-    "that the task contains everything that is needed to find it.",
-    "varied": "Each version fails in another way: the task may be ambiguous, or beyond this target.",
+    "empty": "The target gives no answer: check models.target_max_tokens, and that the task asks for an answer.",
+    "contained": "The output contains the expected answer, but the scorer does not accept it: check the scorer, and "
+    "the form of answer that it expects.",
+    "constant": "The target gives the same answer with every skill: check that the expected answer is right, and that "
+    "the task contains everything that is needed to find it.",
+    "varied": "The target gives different wrong answers: the task may be ambiguous, or too hard for this target.",
     "unknown": "Look at the items themselves.",
-    "untried": "A skill that says how to solve them was never tried.",
+    "untried": "No skill that says how to solve these items was tried.",
 }
 NOT_THE_TASK: dict[Standing, str] = {
-    "ended": "The last step still improved the skill: a longer training may solve these items, so this says nothing "
-    "about the tasks yet.",
-    "few": "Too few skills were tried on them, or too few steps since the last accepted one, to doubt the tasks.",
+    "ended": "The last step still improved the skill, so a longer training may solve these items. These failures do "
+    "not show yet that the tasks are at fault.",
+    "few": "Too few skills were tried on these items, or too few steps followed the last accepted step, to doubt the "
+    "tasks.",
     "untried": "The newest skill was not tried on these items and may solve them: measure it with `skillopt eval`.",
     "one": ADVICE["untried"],
 }
@@ -54,7 +56,7 @@ _CAUSES: dict[Sign, str] = {
 }
 NO_SKILL = Skill("").hash
 REST = 3
-"""If this many steps have brought no new version, the training is treated as settled."""
+"""If the last steps, at least this many, brought no new version, the training is treated as settled."""
 _SEVERAL = 3
 """The minimum number of skills that must have failed before the report doubts the task itself."""
 
@@ -84,8 +86,8 @@ class FailureGroup:
 
 
 def failure_groups(run: Run) -> list[FailureGroup]:
-    """The persistent failures, grouped by cause and conclusion. Groups that point to the task come first, then the
-    largest."""
+    """The persistent failures, grouped by cause and conclusion. Groups that blame the task come first; otherwise,
+    larger groups come first."""
     stuck = run.persistent_failures
     if not stuck:
         return []
@@ -112,7 +114,7 @@ def lead(groups: Sequence[FailureGroup]) -> str:
 
 
 def at_rest(history: Sequence[StepRecord]) -> bool:
-    """True if the last steps brought no new version."""
+    """True if the last steps, at least `REST`, brought no new version."""
     changed = [n for n, record in enumerate(history, 1) if improved(record)]
     return len(history) - max(changed, default=0) >= REST
 
@@ -155,13 +157,14 @@ def _said(versions: Sequence[int], others: Sequence[str], standing: Standing) ->
     parts += [f"under {counted(candidates, 'rejected candidate')}"] if candidates else []
     parts += ["without a skill"] if NO_SKILL in others else []
     since = f", not tried since version {versions[-1]}" if versions else ", never tried under a version"
-    ending = {"task": "", "one": "", "untried": since, **dict.fromkeys(("ended", "few"), "; training ended first")}
+    ending = {"task": "", "one": "", "untried": since, **dict.fromkeys(("ended", "few"), "; the training ended first")}
     listed = " and ".join([", ".join(parts[:-1]), parts[-1]] if parts[1:] else parts)
     return f"failed {listed}{ending[standing]}"
 
 
 def named_causes(run: Run, item_of: Mapping[str, str]) -> dict[str, str]:
-    """For each item: the cause that analysts named most often. Only training items have a cause."""
+    """For each item, the cause that analysts named most often. Only training items can have a cause, because analysts
+    read no others."""
     votes: dict[str, Counter[str]] = {}
     for path in sorted(run.files.steps.glob("step_*/patches.json")):
         for patch in run.patches(int(path.parent.name.removeprefix("step_"))):

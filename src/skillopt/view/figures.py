@@ -1,4 +1,4 @@
-"""The figures of a run, computed once for the terminal, report.md, report.html and the page."""
+"""The figures of a run. The terminal, report.md, report.html and the page all take them from here."""
 
 from __future__ import annotations
 
@@ -83,9 +83,7 @@ def main_figures(summary: Summary, best_from: str) -> list[Figure]:
         Figure(name="Edit acceptance", best="–" if rate is None else f"{rate:.0%}", note=share),
         Figure(name="Steps", best=f"{steps.run} of {planned}", note=f"{steps.accepted} accepted, {best_from}"),
         Figure(
-            name="Persistent failures",
-            best=str(len(summary.persistent_failures)),
-            note="items that no skill tried has solved",
+            name="Persistent failures", best=str(len(summary.persistent_failures)), note="items that no skill solved"
         ),
         Figure(name="Cost", best=dollars(total_usd(summary)), note=f"{calls:,} calls"),
         Figure(name="Time", best=duration(summary.seconds), note=f"gate saved {summary.gate.calls_saved:,} calls"),
@@ -100,13 +98,13 @@ def failure_kinds(record: StepRecord) -> str:
 # The edit funnel: what became of the edits that analysts proposed
 
 STAGES = ("proposed", "usable", "distinct", "selected", "applied", "accepted")
-"""Stages of an edit, in order. usable: it could be read and fits the document; distinct: it is left after similar edits
-were merged and conflicts set aside; selected: it is within the learning rate; applied: it is in the candidate;
-accepted: the gate accepted it."""
+"""The stages of an edit, in order. `usable`: the edit could be read and fits the document; `distinct`: it is left after
+similar edits were merged and conflicts were set aside; `selected`: it is within the learning rate; `applied`: it is in
+the candidate; `accepted`: the gate accepted the candidate."""
 
 
 def funnel(history: Iterable[StepRecord]) -> dict[str, int]:
-    """The number of edits of some steps that reached each stage."""
+    """For each stage, the number of edits in `history` that reached it."""
     totals = dict.fromkeys(STAGES, 0)
     for edits in (record.edits for record in history):
         usable = edits.proposed - sum(edits.dropped.values())
@@ -117,8 +115,8 @@ def funnel(history: Iterable[StepRecord]) -> dict[str, int]:
 
 
 def dropped(history: Iterable[StepRecord]) -> dict[str, int]:
-    """The number of edits that could not be used, by reason, the most frequent first. An edit is dropped when it is
-    read, or skipped when it is applied."""
+    """The number of edits that could not be used, by reason; the most frequent reason is first. Some edits were dropped
+    when they were read, others were skipped when they were applied."""
     reasons: dict[str, int] = {}
     for edits in (record.edits for record in history):
         for kind, count in (*edits.dropped.items(), *edits.skipped.items()):
@@ -146,7 +144,7 @@ class CostRow:
 
 
 def use_table(initial: TaskUse, best: TaskUse) -> list[tuple[str, str, str]]:
-    """A table of the costs of one call and one task: with the initial skill, and with the best skill."""
+    """A table of the costs of one call and of one task, with the initial skill and with the best skill."""
     names = ("tokens per call", "dollars per call", "calls per task", "tokens per task", "dollars per task")
     return list(zip(names, _use_cells(initial), _use_cells(best), strict=True))
 
@@ -164,7 +162,7 @@ COST_HEAD = ("role", "stage", "calls", "prompt tokens", "cached", "reply tokens"
 
 
 def cost_rows(summary: Summary) -> list[CostRow]:
-    """A row for each role and stage; the row with the most calls is first."""
+    """A row for each role and stage. Within a role, the stage with the most calls is first."""
     rows = []
     for role in summary.calls.roles:
         stages, tokens = summary.calls_by_stage.of(role), summary.tokens_by_stage.of(role)

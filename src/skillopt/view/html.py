@@ -1,4 +1,4 @@
-"""`report.html`: one self-contained file, without a script, that shows the results of a run and the reasons."""
+"""`report.html`: one self-contained file without scripts. It shows the results of a run and the reasons for them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ _FUNCTIONS = (
 
 
 def write_report(run: RunDirectory) -> Facts:
-    """Write report.html, report.md and plots/progress.svg from the run's files, finished or not. Return the facts."""
+    """Write report.html, report.md and plots/progress.svg for a run, which may be unfinished. Return the facts in
+    them."""
     with run.as_written():
         facts = read_facts(run)
         texts = {
@@ -81,5 +82,5 @@ def page(facts: Facts) -> str:
 
 
 def _visible(value: object) -> object:
-    """Text of models, tasks or files for a template, without characters that move the cursor or hide text."""
+    """A value that is safe to show in the report: characters that move the cursor or hide text are made visible."""
     return value if isinstance(value, Markup) else printable(str(value))

@@ -73,7 +73,8 @@ class View:
             self.scores += [] if event.record.val is None else [event.record.val]
 
     def seconds_left(self) -> float | None:
-        """The estimated seconds left, from the steps of this session; None before the session's first step is done."""
+        """The estimated seconds until the end of the run, from the steps of this session; None until one step is
+        done."""
         if not self._steps_done or self._steps_started is None:
             return None
         each = (time.monotonic() - self._steps_started) / self._steps_done

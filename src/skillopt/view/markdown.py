@@ -17,8 +17,9 @@ from skillopt.view.traces import result_of
 from skillopt.view.use import HeldOutAnswer
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#!|~^@&]|:(?=//|[\w+-]+:)|(?<=[^\s(])\$|\$(?!\d))")
-"""Matches characters that are markup within a line, to escape them. A colon is markup before a link and around the name
-of an emoji. A dollar sign is markup around a formula, but not in "$0.31"."""
+"""Matches the characters of a line that Markdown would read as markup, so that they can be escaped. A colon matches
+only before `//` (a link) or a name and a colon (an emoji). A dollar sign does not match in an amount such as
+`$0.31`."""
 
 
 def plain(value: object) -> str:
@@ -93,7 +94,7 @@ def _parts(facts: Facts) -> Iterator[str]:
 
 
 def _answer(pair: HeldOutAnswer) -> str:
-    """A line on a held-out task: its scores and answers under the initial and the best skill."""
+    """A line on a held-out task, with its scores and answers under the initial and the best skill."""
     scores = f"{pair.before.score.soft:.2f} → {pair.after.score.soft:.2f}"
     before, after = (plain(clipped(result_of(each), 160)) for each in (pair.before, pair.after))
     task = plain(clipped(pair.before.input, 160))

@@ -22,7 +22,7 @@ VERDICTS = {
     "together": "not clear alone",
 }
 _TEXT = 41
-"""The maximum number of characters of a part's text in a line."""
+"""The maximum number of characters of a rule's text in a table row."""
 
 
 def ablation_table(result: Ablation) -> list[str]:
@@ -46,7 +46,7 @@ def ablation_lines(result: Ablation) -> Iterator[str]:
     by = result.by
     repeats = f", {result.repeats} samples each" if result.repeats > 1 else ""
     yield (
-        f"Version {result.version}: validation {score(result.score)} with everything, on {result.items} items"
+        f"Version {result.version}: validation score {score(result.score)} with every {by}, on {result.items} items"
         f"{repeats}. Worth: the score with the {by} minus the score without it."
     )
     for verdict, what in (("harmful", "Harmful"), ("nothing", "No effect seen"), ("unclear", "Not clear")):
@@ -57,8 +57,8 @@ def ablation_lines(result: Ablation) -> Iterator[str]:
     yield from (_group_line(result, group) for group in result.together)
     more = "more --repeats or more validation items" if not result.deterministic else "more validation items"
     yield (
-        f"A verdict needs a 95 % interval without 0. Small effects need {more}; of 20 {by}s without any effect, about "
-        "one gets a verdict by chance."
+        f"A {by} gets a verdict only if its 95 % interval does not contain 0. To see small effects, use {more}. Of 20 "
+        f"{by}s without any effect, about one gets a verdict by chance."
     )
     if result.not_measured:
         yield f"Not measured: {', '.join(result.not_measured)}"
@@ -94,19 +94,19 @@ def routing_lines(result: Routing) -> Iterator[str]:
 
 
 def _group_line(result: Ablation, group: AblatedPart) -> str:
-    """A line that says how much is lost if all parts with the same verdict are left out at once."""
+    """A line that says how much the score falls if all rules with the same verdict are left out at once."""
     names, (low, high) = group.names or (), group.interval or (0.0, 0.0)
     parts = counted(len(names), result.by)
     cost = f"{0 - group.worth:+.2f} ({0 - high:+.2f} to {0 - low:+.2f}), {group.tokens} tokens fewer"
     if group.verdict == "earns":
-        return f"Matter together: {parts} ({'; '.join(names)}). Without all of them: {cost}{_why(result, group)}"
+        return f"Matter together: {parts} ({'; '.join(names)}). Without any of them: {cost}{_why(result, group)}"
     chance = "; that may be chance" if group.verdict == "unclear" else ""
-    return f"Without all {parts} of '{VERDICTS[group.name]}': {cost}{chance}"
+    return f"Without any of the {parts} of '{VERDICTS[group.name]}': {cost}{chance}"
 
 
 def _why(result: Ablation, group: AblatedPart) -> str:
-    """Why the score is lower without these parts: one of them explains it, each is worth a little, or some say the
-    same."""
+    """Why the score is lower without these rules: one rule explains it, each rule is worth a little, or some rules say
+    the same."""
     lost = group.worth
     alone = [row for row in result.rows if row.name in (group.names or ())]
     largest = max(alone, key=lambda row: row.worth)
@@ -122,7 +122,7 @@ _LISTED = 8
 
 
 def evaluation_lines(summary: EvalSummary) -> Iterator[str]:
-    """The lines below the verdict of an evaluation of one skill on one split."""
+    """The lines below the verdict of an evaluation."""
     on = f"on {summary.items} {summary.split} items"
     yield f"hard {score(summary.hard)}, soft {score(summary.soft)} {on}"
     if always := summary.majority:
@@ -141,7 +141,7 @@ def comparison_table(result: Comparison) -> list[str]:
 
 
 def comparison_lines(result: Comparison) -> list[str]:
-    """Lines with the paired test in words, then with the items."""
+    """Lines on the result of the paired test, then on the items that one, both or neither skill solves."""
     a, b = result.a.name, result.b.name
     samples = counted(result.repeats, "sample")
     lines = [
@@ -200,7 +200,7 @@ def transfer_table(result: Transfer) -> list[str]:
 
 
 def sweep_table(result: Sweep) -> list[str]:
-    """Trials in the order of their validation scores. Only the winner has a test score.
+    """A row for each trial, the highest validation score first. Only the winner has a test score.
 
     The column `calls` has the number of the target's calls that a trial paid for; `known` has the number of calls whose
     replies were in the shared journal.
@@ -231,7 +231,7 @@ def sweep_lines(result: Sweep) -> list[str]:
     lines = [f"Best by validation, of {len(rows)} trials: {chosen}" + (f" (as good: {ties} others)" if ties else "")]
     lines.append(
         f"Its test score: {ranged(best.test, best.test_interval)} (initial skill {score(best.initial_test)}). "
-        "The validation score of the best of many is partly luck; the test score is not."
+        "The highest of many validation scores is partly luck; the test score is not."
     )
     return [*lines, f"Run: {best.run}"]
 
@@ -271,21 +271,23 @@ def calibration_lines(record: JudgeCalibration) -> list[str]:
     lines = [
         f"Pass or fail: the same on {record.agreement:.0%} of {record.items} answers; "
         f"Cohen's kappa {_figure(record.kappa)}",
-        f"Grades: Spearman rank correlation {_figure(record.spearman)}; the judge's mean is {record.excess:+.2f} from "
-        "people's",
-        f"Length: {length.difference:+.2f} more for the longer half than for the shorter{span}; {_bias(length.shown)}",
+        f"Grades: Spearman rank correlation {_figure(record.spearman)}; the judge's mean grade minus people's: "
+        f"{record.excess:+.2f}",
+        f"Length: compared with people, the judge gives the longer half of the answers {length.difference:+.2f} more "
+        f"than the shorter half{span}; {_bias(length.shown)}",
     ]
     if position:
         lines.append(
-            f"Position: of {position.pairs} pairs, the first position won both orders {position.first} times, the "
-            f"second {position.second} times (p = {position.p:.3f}); {_bias(position.shown)}"
+            f"Position: of {position.pairs} pairs, the answer in first position won in both orders {position.first} "
+            f"times, the answer in second position {position.second} times (p = {position.p:.3f}); "
+            f"{_bias(position.shown)}"
         )
     lines.append(
-        f"Noise: pass or fail flips in {record.flip_rate:.1%} of repeats; grades vary by {record.deviation:.3f} "
-        f"(standard deviation, {record.repeats} judgements per answer)"
+        f"Noise: {record.flip_rate:.1%} of repeated judgements disagree on pass or fail; the grades of an answer have "
+        f"a standard deviation of {record.deviation:.3f} ({record.repeats} judgements per answer)"
     )
     if record.disagreements:
-        lines.append("Farthest from people:")
+        lines.append("Largest differences from people's grades:")
     for each in record.disagreements:
         lines.append(f"  {each.id}: person {each.person:.2f}, judge {each.judge:.2f}: {clipped(each.reason, 100)}")
     return lines

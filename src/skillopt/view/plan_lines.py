@@ -15,7 +15,7 @@ def _number(value: float) -> str:
 
 
 def plan_lines(plan: Plan) -> list[str]:
-    """The expected calls, tokens, cost and time of a run; only the number of steps is exact."""
+    """Lines on the expected steps, calls, tokens, cost and time of a run. Only the number of steps is exact."""
     sizes = ", ".join(f"{count} {split}" for split, count in plan.items.items())
     lines = [f"Steps: {plan.steps} in {plan.epochs} epochs over {sizes} items", f"Schedule: {plan.schedule}"]
     lines.append("Estimates, if the run goes to its last step: a likely value (and the range around it)")
@@ -25,7 +25,7 @@ def plan_lines(plan: Plan) -> list[str]:
     tokens = (f"{role} {likely(plan.tokens[role])}" for role in plan.usd)
     lines.append("Tokens (estimate): " + ", ".join(tokens))
     lines += [
-        f"  {role}: {likely(each)} of them are read from the endpoint's cache" for role, each in plan.cached.items()
+        f"  {role}: {likely(each)} of these are read from the endpoint's cache" for role, each in plan.cached.items()
     ]
     costs = [f"{role} {likely(plan.usd[role], dollars)}" for role in plan.usd]
     priced = [each for each in plan.usd.values() if each]
@@ -48,7 +48,7 @@ def beside_lines(plan: PlanFigures) -> list[str]:
 
 
 def planned_rows(plan: PlanFigures) -> list[tuple[str, str, str]]:
-    """The rows of a table: name, likely value with its range, real figure."""
+    """The rows of a table with three columns: name, planned value with its range, real value."""
     rows = [("steps", f"{plan.steps.planned}", f"{plan.steps.real}")]
     for what, figures in (("calls", plan.calls), ("tokens", plan.tokens)):
         for role in figures.roles:

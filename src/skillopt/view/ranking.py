@@ -1,4 +1,4 @@
-"""Says in words why the edits of a step were ranked as they were: by the failures that no edit before them covers."""
+"""Explains the ranks of a step's edits. Each edit is ranked by the failures that no edit before it covers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NAMED = 4
 
 
 def ranking_words(ranked: Sequence[Ranked]) -> list[str]:
-    """A sentence for each row of a step's `selected.json`, in its order."""
+    """A sentence for each row of a step's `selected.json`, in the order of the rows."""
     covered: dict[str, int] = {}
     sentences = []
     for rank, row in enumerate(ranked, 1):
@@ -30,7 +30,7 @@ def _words(rank: int, row: Ranked, new: Sequence[str], again: Sequence[str], cov
         edits = f"edit {before[0]}" if len(before) == 1 else f"edits {', '.join(map(str, before))}"
         parts.append(f"{len(again)} of its {len(new) + len(again)} trajectories are cited by {edits} already")
     if row.parts and not row.parts.new_cause:
-        parts.append("an edit before it answers the same cause, so it counts a quarter")
+        parts.append("an edit before it answers the same cause, so this edit counts only a quarter")
     words = "; ".join(parts)
     if row.selected:
         return f"Selected as number {rank}: {words}."

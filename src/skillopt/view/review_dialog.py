@@ -1,4 +1,4 @@
-"""Shows a run's conflicts on a terminal, both sides with their evidence, and stores a person's choices."""
+"""Shows the conflicts of a run on a terminal, each edit with its evidence, and stores a person's choices."""
 
 from __future__ import annotations
 
@@ -16,20 +16,23 @@ from skillopt.view.text import clipped, printable
 from skillopt.view.traces import Trace
 
 SHOWN = 3
-"""The maximum number of trajectories of each side that are shown in full; further ones are only named."""
+"""The maximum number of trajectories per edit that are shown in full. Of further trajectories, only the ids are
+shown."""
 Say = Callable[[str], None]
+_CHOOSE = f"ID=CHOICE, such as 3-1=a; choices are: {', '.join(CHOICES)}"
+_WRITE = "ID=TEXT, such as '3-1=Answer in one word.'"
 
 
 def review_run(
     run: RunDirectory, choose: Sequence[str], write: Sequence[str], say: Say, ask: Callable[[str], str] | None
 ) -> None:
-    """Store the decisions of the command line. If there are none, list the conflicts and, if `ask` is given, ask about
-    each."""
+    """Store the decisions that are given on the command line. If none are given, list the conflicts. If there is also
+    an `ask`, use it to ask about each conflict that no step has used yet."""
     if not run.state.is_file():
         raise UserError(f"{run.root}: is not a run's folder (it has no {run.state.name})")
     with run.as_written():
-        made = [checked_decision(run, *_pair(text, "ID=CHOICE")) for text in choose]
-        made += [checked_decision(run, found, "own", text) for found, text in (_pair(t, "ID=TEXT") for t in write)]
+        made = [checked_decision(run, *_pair(text, _CHOOSE)) for text in choose]
+        made += [checked_decision(run, found, "own", text) for found, text in (_pair(t, _WRITE) for t in write)]
         if made:
             _take(run, made, say)
             return
@@ -68,9 +71,9 @@ def _take(run: RunDirectory, made: Sequence[Decision], say: Say) -> None:
     write_decisions(run, made)
     state = Run(run).state
     finished = state is not None and state.status == "finished"
-    then = "This run is finished; extend it (a larger train.num_epochs), and its next step tries the choice."
+    then = "This run is finished. To try the choice, extend the run: raise train.num_epochs."
     if not finished:
-        then = "The next step tries the choice in its gate; run the same train command to continue."
+        then = "The next step tries the choice in its gate. To continue, run the same train command."
     for decision in made:
         say(f"Conflict {decision.conflict}: {decision.choice}. {then}")
 
@@ -78,12 +81,13 @@ def _take(run: RunDirectory, made: Sequence[Decision], say: Say) -> None:
 def _pair(text: str, form: str) -> tuple[str, str]:
     conflict, equals, value = text.partition("=")
     if not equals or not conflict.strip() or not value.strip():
-        raise UserError(f"'{text}': does not have the form {form}, such as 3-1=a; choices are: {', '.join(CHOICES)}")
+        raise UserError(f"'{text}': does not have the form {form}")
     return conflict.strip(), value.strip()
 
 
 def status(run: RunDirectory, conflict: FiledConflict) -> str:
-    """The status of a conflict: open; decided, but not used by a step yet; or used, with the gate's decision."""
+    """The status of a conflict in words: `open`, `decided: a, waiting for the next step`, or, with the gate's verdict,
+    `used in step 4: a (accept)`."""
     state = Run(run).state
     step = state.reviewed.get(conflict.id) if state else None
     decision = Run(run).decisions.get(conflict.id)

@@ -35,7 +35,7 @@ class Change:
     before: Skill
     after: Skill
     improved: tuple[str, ...]
-    """Names (for people) of the validation items that score higher than under the version before."""
+    """The names of the validation items that score higher than under the version before."""
     regressed: tuple[str, ...]
 
     @property
@@ -64,20 +64,21 @@ class Facts:
     heat: HeatMap
     failures: tuple[FailureGroup, ...]
     traces: dict[str, Trajectory] = field(default_factory=dict)
-    """Some of the trajectories that the accepted edits cite, by id."""
+    """Some of the trajectories that the accepted edits cite, by the trajectory's id."""
     test_reads: list[TestSplitRead] = field(default_factory=list)
     ablations: tuple[Ablation, ...] = ()
-    """The ablation of the version that is shown."""
+    """The ablations of the version that is shown; empty if there are none."""
     routing: dict[str, Confusion] = field(default_factory=dict)
-    """Which skill is loaded for which request, by measurement; empty unless a description is trained in a library."""
+    """Which skill was loaded for which request, for each measurement by name; empty unless the run trained a
+    description in a library."""
     names: dict[str, str] = field(default_factory=dict)
-    """Names for people of items whose id is a hash, by id: the beginning of the question."""
+    """Names of the items whose id is a hash, by id. The name is the beginning of the item's question."""
     use: SkillInUse = field(default_factory=SkillInUse)
     """The cost of a call, and held-out answers under the initial and the best skill."""
     trained_by: str = ""
     """The SkillOpt version that began the run and, if it differs, the version that continued the run."""
     trouble: str = ""
-    """The problem with the patch log, if it cannot show which edit wrote each line; else empty."""
+    """If the patch log cannot show which edit wrote each line, the problem with the log; else empty."""
 
     @property
     def figures(self) -> list[Figure]:
@@ -140,7 +141,7 @@ def read_facts(files: RunDirectory) -> Facts:
 
 def _routing(run: Run) -> dict[str, Confusion]:
     """Which skill was loaded for which request of the test split, before and after training. If the test split was not
-    read: for requests of the validation split, before training."""
+    read, the requests are those of the validation split, before training."""
     options = run.settings.get("env.options")
     if run.settings.get("env.name") != "trigger" or not (isinstance(options, dict) and options.get("skills")):
         return {}
@@ -153,8 +154,8 @@ def _routing(run: Run) -> dict[str, Confusion]:
 
 
 def _provenance(run: RunDirectory) -> tuple[list[Entry], dict[int, Skill], str]:
-    """The entries of the patch log, the versions that they make, and the problem with the log. If the log was altered,
-    no entries are returned."""
+    """The entries of the patch log, the versions that they make, and an empty text. If the log was altered: no entries,
+    only the initial version, and the problem with the log."""
     try:
         entries = list(run.patch_log.entries())
         return entries, replay(initial_skill(run, entries), entries), ""
@@ -180,7 +181,7 @@ def _changes(
 
 
 def lines_lost(entry: Entry) -> dict[str, str]:
-    """The lines that an accepted edit removed. Each has the reason that the edit names, or an empty text."""
+    """The lines that an accepted edit removed, each with the reason that the edit gives (empty if it gives none)."""
     return lost_lines(entry.edit) if entry.kind == "edit" else {}
 
 
@@ -190,7 +191,7 @@ def cited_ids(entry: Entry) -> tuple[str, ...]:
 
 
 def item_names(run: Run) -> dict[str, str]:
-    """Names for people by item id, for items whose id is a hash."""
+    """Names of the items whose id is a hash, by id."""
     names: dict[str, str] = {}
     for trace in run.traces():
         if (name := item_name(trace.item_id, trace.input)) != trace.item_id:

@@ -1,4 +1,4 @@
-"""Makes a row for each run below a folder, for tables on the terminal and on the web page."""
+"""Makes a row for each run in a folder, for tables on the terminal and on the web page."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class RunRow:
     benchmark: str
     name: str
     status: str
-    """The run's status, one of record.status.WORDS."""
+    """The run's status: one of the words in `record.status.WORDS`."""
     reason: str = ""
-    """Why the run ended before its last step."""
+    """Why the run ended before its last step; empty if it did not."""
     seed: int | None = None
     initial_val: float | None = None
     best_val: float | None = None
     val_interval: Interval | None = None
-    """95 % interval of the best skill's score."""
+    """95 % interval of the best skill's validation score."""
     initial_test: float | None = None
     best_test: float | None = None
     test_interval: Interval | None = None
@@ -51,7 +51,7 @@ Row = TypeVar("Row", bound=RunRow)
 
 
 def list_runs(root: Path) -> list[RunRow]:
-    """All runs below `root` (an output folder, a benchmark's folder in it, or one run), the newest first."""
+    """All runs in `root`, the newest first. `root` is an output folder, a benchmark's folder, or one run."""
     folders = {path.parent for depth in ("", "*/", "*/*/") for path in root.glob(f"{depth}config.json")}
     rows = [run_row(RunDirectory(folder)) for folder in folders]
     return sorted(rows, key=lambda row: (-row.changed, str(row.path)))
@@ -77,7 +77,7 @@ def run_row(files: RunDirectory) -> RunRow:
 
 
 def with_figures(row: Row, summary: Summary) -> Row:
-    """The row, completed with the values of the run's summary, such as the status."""
+    """A copy of the row with the values of the run's summary, such as the status and the scores."""
     return replace(
         row,
         status=summary.status,

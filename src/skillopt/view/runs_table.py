@@ -38,7 +38,7 @@ class _Side:
     name: str
     skill: Skill
     run: RunDirectory | None
-    """The run if the user named a whole run; None if the user named one version of it, a file or a package."""
+    """The run, if the user named a whole run; None if the user named one version of a run, a file or a package."""
 
 
 def diff_report(a: str, b: str) -> list[str]:

@@ -13,7 +13,8 @@ from skillopt.skill.trained import PARTS, editable
 @dataclass(frozen=True, kw_only=True)
 class DiffLine:
     kind: Literal["same", "added", "removed", "gap", "file"]
-    """same, added, removed: a line of text; gap: lines are left out here; file: the name of the file that follows."""
+    """`same`, `added`, `removed`: a line of text; `gap`: unchanged lines are left out here; `file`: the name of the
+    file whose lines follow."""
     text: str = ""
 
     @property
@@ -22,7 +23,8 @@ class DiffLine:
 
 
 def whole_text(skill: Skill) -> str:
-    """A skill as one text: the document; for a package, each file that edits may touch, after a line with its name."""
+    """A skill as one text: its main document; for a package, also the other files that edits may change, each after a
+    line with the file's name."""
     skill = skill.shown
     others = [path for path in editable(skill, PARTS) if path != FILE]
     parts = [skill.text, *(f"{file_line(path)}\n{skill.read(path)}" for path in others)]
@@ -30,13 +32,13 @@ def whole_text(skill: Skill) -> str:
 
 
 def file_line(path: str) -> str:
-    """The line with a file's name, above the lines of the file."""
+    """The line above a file's text, with the file's name."""
     return f"== {path}"
 
 
 def diff_skills(before: Skill, after: Skill, context: int = 2) -> list[DiffLine]:
-    """The changed lines with a few more around them; empty if nothing changed. In a package, changed files are
-    named."""
+    """The changed lines, each with `context` lines before and after it; empty if nothing changed. In a package, a line
+    names each changed file."""
     lines = _diff(before.shown.text, after.shown.text, context)
     if lines and (before.others or after.others):
         lines.insert(0, DiffLine(kind="file", text=FILE))

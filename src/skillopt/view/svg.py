@@ -1,7 +1,7 @@
 """Draws the charts of a run as SVG, without a plotting library.
 
-Colours are CSS classes, which a style sheet sets for light and dark pages. The report contains this sheet; `standalone`
-adds it to a chart that is a separate file.
+A style sheet (plots.css) gives the parts of a chart their colours, for light and dark pages. The report contains the
+style sheet; `standalone` adds it to a chart that is saved as a separate file.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def progress_plot(history: Sequence[StepRecord], summary: Summary) -> str:
 
 
 def cost_plot(versions: Sequence[VersionUse]) -> str:
-    """A chart with a point for each version: its validation score over the tokens of a call. A line joins the versions
-    in the order of training."""
+    """A chart with a point for each version: its validation score against the tokens of a call. A line joins the
+    versions in the order of training."""
     title, width, height = "Validation score against tokens of a call, by version", 960.0, 300.0
     if len(versions) < 2:
         return svg(width, 40, title, label(12, 24, "Only one version was measured."))
@@ -134,7 +134,7 @@ class Frame:
         )
 
     def grid(self, values: Sequence[float], form: str = "{:g}") -> str:
-        """Horizontal lines with their values on the left."""
+        """Horizontal lines, each with its value on the left."""
         out = []
         for value in values:
             _, y = self.at(self.x[0], value)

@@ -14,8 +14,8 @@ _HASH = re.compile(r"[0-9a-f]{16}")
 
 
 def find_trace(run: Run, trace_id: str) -> Trace | None:
-    """The trajectory with an id, as edits cite it; None if there is no such trajectory. The id tells which folder to
-    search first."""
+    """The trajectory with this id, or the error of its rollout; None if the run has neither. The id tells which folder
+    to search first."""
     home = re.match(r"(?:gate-)?(slow-)?(\d{2,9})-", trace_id)
     files = run.files
     likely = (files.slow_update if home[1] else files.step)(int(home[2])) if home else files.evaluations
@@ -27,7 +27,7 @@ def find_trace(run: Run, trace_id: str) -> Trace | None:
 
 
 def item_name(item_id: str, task: str) -> str:
-    """An item's name for people: its id; if that is a hash (tasks/data.py), the beginning of its question."""
+    """An item's name for people: its id or, if the id is a hash (tasks/data.py), the beginning of its question."""
     if not _HASH.fullmatch(item_id) or not task.strip():
         return item_id
     question = task.rpartition("\n\n")[2]
@@ -65,7 +65,7 @@ def trace_lines(trace: Trace) -> list[str]:
 
 
 def _arguments(text: str) -> str:
-    """The arguments of a tool call: a single text as it is, anything else as JSON."""
+    """The arguments of a tool call as text. A single string is shown without JSON, anything else as JSON."""
     try:
         arguments = json.loads(text)
     except (ValueError, RecursionError):

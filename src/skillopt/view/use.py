@@ -42,7 +42,7 @@ class SkillInUse:
 
 
 def skill_in_use(run: Run, summary: Summary, history: Sequence[StepRecord]) -> SkillInUse:
-    """The costs and the example answers, read from the trajectories of a run."""
+    """The costs and the example answers of a run, read from its trajectories."""
     config = run.config
     price = price_of(config.models.target_model, config.budget.prices)
     test = {name: _kept(run, f"test_{name}") for name in ("initial", "best")}
@@ -84,7 +84,7 @@ def versions_in_use(run: Run, summary: Summary, history: Sequence[StepRecord]) -
 
 
 def _answers(before: Sequence[Trajectory], after: Sequence[Trajectory], metric: str) -> tuple[HeldOutAnswer, ...]:
-    """The example answers: first of the first task that got better, then of the first that got worse, then of other
+    """The example answers, in this order: the first task that got better, the first task that got worse, then other
     tasks."""
     now = {each.item_id: each for each in after}
     pairs = [HeldOutAnswer(before=old, after=now[old.item_id]) for old in before if old.item_id in now]

@@ -1,8 +1,8 @@
 """Makes household games in ALFWorld's format, from the domain, grammar and goals of the package `alfworld`.
 
-A game is a room with receptacles, objects in them, and a goal of one of the six task types. At the start, the goal is
-not reached. The same seed makes the same game. Only the worker process imports this module, since it needs the package
-`alfworld`.
+A game is a room with receptacles, objects in the receptacles, and a goal of one of the six task types. At the start,
+the goal is not reached. The same seed makes the same game. Only the worker process imports this module, because it
+needs the package `alfworld`.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ def make_game(task: str, seed: int) -> Made:
 
 
 def _receptacle(kind: str, number: int, draw: random.Random) -> Thing:
-    """Return a receptacle. ALFWorld finds the receptacle's kind in the first part of its name; for a basin, in the last
-    part."""
+    """Return a receptacle. ALFWorld reads the kind of a receptacle from the first part of its name, but for a basin
+    from the last part."""
     stem, tail = ("Sink", "_bar_SinkBasin") if kind == "SinkBasin" else (kind, "")
     return Thing(f"{stem}_bar__minus_{number:02d}_dot_{draw.randint(10, 99)}{tail}", kind)
 
@@ -107,7 +107,8 @@ def _object(kind: str, number: int, draw: random.Random) -> Thing:
 
 
 def _goal(task: str, kinds: dict[str, int], names: list[str], draw: random.Random) -> tuple[str, str]:
-    """Choose the goal's object and receptacle; the receptacle is empty if the goal is only to look at the object."""
+    """Choose the goal's object and receptacle. If the goal is only to look at the object, there is no receptacle: its
+    text is empty."""
     able = constants.VAL_ACTION_OBJECTS.get(NEEDED.get(task, ""), names)
     where = {name: [kind for kind in kinds if name in HOLDS.get(kind, ()) and kind not in TOOLS] for name in names}
     target = draw.choice([name for name in names if name in able and where[name]])
@@ -115,7 +116,8 @@ def _goal(task: str, kinds: dict[str, int], names: list[str], draw: random.Rando
 
 
 def _place(thing: Thing, receptacles: list[Thing], wanted: dict[str, str], draw: random.Random) -> Thing:
-    """Choose a receptacle that may contain the object and is not of the goal's kind."""
+    """Choose a receptacle for an object. The receptacle may contain the object, but is not of the kind that the goal
+    names for it."""
     free = [r for r in receptacles if thing.kind in HOLDS.get(r.kind, ()) and r.kind != wanted.get(thing.kind)]
     return draw.choice(free or [r for r in receptacles if r.kind in {"CounterTop", "Desk", "Dresser"}])
 

@@ -1,4 +1,4 @@
-"""Envs of text games. In each turn, the target reads the game's answer and names its next action."""
+"""Envs of text games. In each turn, the target reads what the game says and names its next action."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class GameOptions(Options):
     steps: int = Field(default=50, ge=1)
     """The maximum number of actions in a game. If the game is not won by then, it is lost."""
     history: int = Field(default=10, ge=0)
-    """The maximum number of earlier turns in a prompt, which also has the task and the last observation; 0: all
-    turns."""
+    """The maximum number of earlier turns in a request; 0 means all turns. A request also contains the task and the
+    last observation."""
     processes: int = Field(default=0, ge=0)
     """The number of worker processes that play the games; 0 for one per core (in a cluster, one per worker)."""
     limit: SplitLimits = Field(default={})
@@ -55,11 +55,10 @@ class GameItem(Item):
 
 
 class GameEnv(Env):
-    """An env of text games. An item has `game`, a file below the split folder, or `recipe`, from which the game's file
-    is made once and then stored."""
+    """An env of text games. An item has either `game`, the name of a file below the split folder, or `recipe`. The
+    game's file is made from a recipe once and then stored."""
 
     suffix: str
-    """The suffix of game files."""
     task = (
         "Each task is a text game of several turns: the agent replies with one action a turn until the goal is reached."
     )
@@ -102,15 +101,14 @@ class GameEnv(Env):
         return GameItem.model_validate({**item.model_dump(), "digest": game})
 
     def file(self, item: Item) -> Path:
-        """Return the path of the file that an item names."""
         return safe_file(self._root, str(item.get("game")), f"item '{item.id}': game")
 
     def items(self, split: str) -> Sequence[Item]:
         return self._splits[split]
 
     async def game_file(self, item: Item) -> Path:
-        """Return the game's file, which is made from the item's recipe if it does not exist yet. Raise UserError if the
-        recipe now makes a different game."""
+        """Return the path of the game's file. If the item has a recipe, the file is made unless it exists already.
+        Raise UserError if the recipe now makes a different game."""
         recipe = item.get("recipe")
         if not recipe:
             return self.file(item)
@@ -150,7 +148,7 @@ class GameEnv(Env):
         return with_files(Episode(messages=[*system(skill), *turns], output=output, score=score), target)
 
     def score(self, item: Item, output: str) -> Score:
-        """Return the score 0, because an answer without a game cannot win."""
+        """Return the score 0, because an answer that was not played in a game cannot win."""
         return _score(item, False, 0, 0)
 
     def close(self) -> None:
@@ -179,8 +177,7 @@ def shown(turns: list[Message], commands: Sequence[str], history: int) -> list[M
 
 
 def read_action(reply: str, commands: Sequence[str]) -> str:
-    """Return the action that a reply names, in tags or on its last line. There, the action may be part of a
-    sentence."""
+    """Return the action that a reply names, in tags or on its last line. The action may be part of a sentence."""
     tagged = _ACTION.findall(reply)
     lines = [line for line in (tagged[-1][1] if tagged else reply).splitlines() if line.strip()]
     command_text = (

@@ -1,4 +1,5 @@
-"""Makes sets of games from a seed: recipes, from which the env builds each game, or files in the package's format."""
+"""Makes sets of games from a seed. A set has either recipes, from which the env makes each game, or the games' files in
+the format of their package."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ TASKS = (
 )
 """The six task types of ALFWorld."""
 ROOMS, LENGTHS = (1, 2, 3), (1, 2, 3, 4)
-"""The numbers of rooms, and the numbers of steps, of TextWorld's games. The games use these sizes in turn."""
+"""The numbers of rooms and of steps in TextWorld's games. The games use these numbers in turn."""
 
 
 async def generate(engine: str, sizes: dict[str, int], seed: int, out: Path, *, files: bool) -> dict[str, int]:

@@ -17,11 +17,11 @@ from skillopt.processes.workers import WorkerGoneError, WorkerProcess
 from skillopt.tasks.base import ScorerError
 
 STEP_SECONDS = 120.0
-"""Seconds to wait for a game's answer. After that, the game's process is ended."""
+"""Seconds to wait for a game's answer. After this time, the game's process is ended."""
 BUILD_SECONDS = 900.0
-"""Seconds to wait until a game is made. After that, the process is ended."""
+"""Seconds to wait until a game is made or the engine has started. After this time, the process is ended."""
 GAMES_A_PROCESS = 200
-"""The number of games after which an idle process is replaced, since the engines leak memory."""
+"""The number of games after which an idle process is replaced, because the engines leak memory."""
 
 
 Recipe = dict[str, str | int | bool]
@@ -29,7 +29,8 @@ Recipe = dict[str, str | int | bool]
 
 
 class GameState(BaseModel):
-    """A game's state as the player sees it, and whether the game is won or over (from `known` in worker.py)."""
+    """A game's state as the player sees it, and whether the game is won or over. The function `known` in worker.py
+    makes it."""
 
     observation: str
     commands: list[str]
@@ -111,10 +112,11 @@ class Game:
 
 
 class GamePool:
-    """Up to `processes` worker processes, started when they are needed. A new game goes to the least busy process.
+    """Up to `processes` worker processes, which are started when they are needed. A new game goes to the least busy
+    process.
 
-    If `processes` is 0, there is one per core that may be used. A worker of a cluster may use one core
-    (tasks/executor/worker.py).
+    If `processes` is 0, the maximum is one process per core that may be used. A worker of a cluster may use only one
+    core (tasks/executor/worker.py).
     """
 
     def __init__(self, engine: str, processes: int = 0) -> None:

@@ -1,7 +1,8 @@
-"""The program of a process that plays games. child.py reads its requests and writes its answers, one by one.
+"""The program of a process that plays games. child.py reads the requests to this process and writes the answers, one by
+one.
 
-A process can play any number of games at once. If a game fails, the answer to its request is an error; other games go
-on.
+A process can play any number of games at the same time. If a game fails, the answer to its request is an error; the
+other games continue.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def handle(engine: Engine, games: dict[int, Any], request: GameRequest) -> JsonO
 
 
 def known(state: Any, *, done: bool) -> JsonObject:
-    """Return a game's state as the player sees it, and whether the game is won. An ASCII-art title is left out."""
+    """Return a game's state as the player sees it, and whether the game is won. A title in ASCII art is left out."""
     text = str(state.feedback).split("\n> ")[0].strip().rstrip(">").strip()
     text = text[text.find("-= ") :] if "$$" in text and "-= " in text else text
     return {
@@ -77,7 +78,8 @@ class TextWorld:
         return textworld.start(path, infos)
 
     def build(self, recipe: Recipe, path: Path) -> JsonObject:
-        """Make the game of a recipe (seed, rooms, objects, quest_length). Return its goal and a way to win."""
+        """Make the game of a recipe, which has `seed`, `rooms`, `objects` and `quest_length`. Return the game's goal
+        and a way to win."""
         import textworld
         import textworld.generator
 
@@ -122,8 +124,8 @@ class AlfWorld:
         return {"objective": made.goal, "walkthrough": list(walkthrough), "name": made.name}
 
     def _plan(self, path: str) -> list[str]:
-        """Return the actions with which the planner wins, after playing them in the game. The planner runs once, not at
-        every step."""
+        """Return the actions with which the planner wins. Raise ValueError if they do not win when they are played in
+        the game. The planner runs once, not at every step."""
         import textworld
         from alfworld.agents.environment.alfred_tw_env import AlfredDemangler
 

@@ -30,7 +30,7 @@ def session_files(folder: Path) -> list[Path]:
 
 
 def read_sessions(file: Path, reading: Reading, skipped: Counter[str]) -> Iterator[Reading]:
-    """Fill `reading` with one session after another. Yield it after each session."""
+    """Fill `reading` with one session after another, and yield it after each session."""
     if file.suffix == ".db":
         try:
             yield from _from_database(file, reading, skipped)

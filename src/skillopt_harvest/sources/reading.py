@@ -1,4 +1,4 @@
-"""Reads one session: its lines in bounded memory, and the object `Reading`, which every reader fills."""
+"""Reads the lines of a session in bounded memory. Every reader fills a `Reading` with them."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from skillopt_harvest.redact import Redactor
 LONGEST_LINE = 16 << 20
 """The maximum number of bytes of a line. A longer line is skipped and counted."""
 LARGEST_FILE = 64 << 20
-"""The maximum number of bytes of a file that can only be read whole."""
+"""The maximum number of bytes of a file that cannot be read line by line."""
 LONGEST_TEXT = 6000
-"""The maximum number of characters of a turn that are stored."""
+"""The maximum number of characters that are stored of a turn."""
 _ENOUGH = 3 * LONGEST_TEXT
 """If the text of a turn has this many characters before redaction, no more text is added to it."""
 LONGEST_TOOL = 400
 MOST_TOOLS = 40
-"""The maximum number of tool calls of a turn that are stored."""
+"""The maximum number of tool calls that are stored of a turn."""
 MOST_TURNS = 400
 """The maximum number of turns of one part of a session. A longer session is split into parts."""
 OVERLAP = 4
-"""The number of turns that a part repeats from the end of the previous part: a correction needs its request."""
+"""The number of turns at the end of a part that the next part repeats, because a correction needs its request."""
 _INJECTED = re.compile(
     r"<(?:environment_context|user_instructions|system-reminder|permissions|skill|turn_aborted|task-notification"
     r"|teammate-message|bash-)|# AGENTS\.md"
@@ -56,7 +56,7 @@ class Position:
 
 @dataclass
 class TurnInPieces:
-    """A turn that has not ended. Its pieces are not changed yet: they are as in the transcript."""
+    """A turn that has not ended. Its texts are still as in the transcript; they are redacted at the end of the turn."""
 
     role: Literal["user", "assistant"]
     line: int
@@ -93,7 +93,7 @@ class Reading:
     moment: str = ""
     """The time of the line that is being read, as the transcript has it."""
     message: tuple[str, int, int] = ("", 0, 0)
-    """The last message's id, and the numbers of texts and of tool calls that its turn had before this message."""
+    """The id of the last message, and the numbers of texts and of tool calls that the turn had before this message."""
 
     @property
     def facts(self) -> SessionFacts:

@@ -1,5 +1,5 @@
 """Reads traces that an observability tool exported as JSON lines. Each span becomes an exchange with session, input,
-output and feedback. The names are those of OpenInference and of OpenTelemetry's GenAI conventions."""
+output and feedback. The attributes have the names of OpenInference or of OpenTelemetry's GenAI conventions."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from skillopt_harvest.redact import Redactor
 from skillopt_harvest.sources.reading import Position, Reading, json_lines
 
 MOST_OPEN = 500
-"""The maximum number of sessions that are open at the same time. Several are open because exports sort spans only
-roughly by time."""
+"""The maximum number of sessions that are open at the same time. Several sessions are open because an export may mix
+the spans of different sessions."""
 
 
 class TracedExchange(Record):
@@ -77,7 +77,7 @@ TRACES: dict[str, Callable[[Any], TracedExchange | None]] = {
 
 
 def read_traces(path: Path, source: str, redactor: Redactor, skipped: Counter[str]) -> Iterator[AgentSession]:
-    """Yield the sessions of an export. The line number of an exchange is that of its span."""
+    """Yield the sessions of an export. The line number of an exchange is the line number of its span."""
     adapter, open_sessions = TRACES[source], OrderedDict[str, Reading]()
     for position, row in json_lines(path, Position(), skipped):
         try:

@@ -1,5 +1,5 @@
-"""`handoff`: a person or a coding agent acts as the model. Each request becomes a file, each reply is a file next to
-it."""
+"""`handoff`: a person or a coding agent acts as the model. Each request becomes a file, and its reply is a second file
+next to it."""
 
 from skillopt.models.handoff.box import Box, Letter, box_of
 from skillopt.models.handoff.model import HandoffModel, open_handoff

@@ -1,8 +1,8 @@
-"""A folder of letters: `0001.json` is the request, `0001.md` is the request for people, `0001.reply.json` is the reply.
+"""A folder of letters: `0001.json` is a request, `0001.md` is the same request as a page for people, `0001.reply.json`
+is its reply.
 
-The file `0001.json` reserves the letter's number; it is never half-written. A request that is already in a letter is
-found by its hash, so a resumed run does not write a letter twice.
-"""
+The file `0001.json` reserves the letter's number; its text is written all at once. An earlier letter with the same
+request is found by its hash, so a resumed run does not write a letter twice."""
 
 from __future__ import annotations
 
@@ -159,11 +159,12 @@ class Box:
         return [letter for letter in self.letters() if letter.open]
 
     def letter(self, number: int) -> Letter:
-        """The letter of a number. Raises UserError if there is none, or if its schema is not one of SkillOpt's."""
+        """The letter with this number. Raises UserError if there is none, or if its schema has something that SkillOpt
+        never writes."""
         letter = self._read(number)
         if letter is None or self.run not in {"", letter.run}:
             waiting = ", ".join(str(each.number) for each in self.open_letters()) or "none"
-            raise UserError(f"{self.folder}: there is no letter {number}; open are: {waiting}")
+            raise UserError(f"{self.folder}: there is no letter {number}; open letters: {waiting}")
         if letter.schema and (unusual := excess(letter.schema.get("body"))):
             raise UserError(
                 f"{letter.request}: the schema of the reply has something that SkillOpt never writes: {unusual}"
@@ -191,10 +192,11 @@ class Box:
         return letter
 
     def hand_in(self, number: int, data: bytes) -> Letter:
-        """Store a reply for the run; raises BadReply, or UserError if no such letter waits for a reply."""
+        """Store a reply for the run. Raises BadReply if it does not fit, and UserError if there is no such letter or
+        the letter has a reply."""
         letter = self.letter(number)
         if not letter.open:
-            raise UserError(f"{letter.reply}: letter {number} has its reply already")
+            raise UserError(f"{letter.reply}: letter {number} already has a reply")
         letter.checked(data)
         if not _create(letter.reply, data.decode()):
             raise UserError(f"{letter.reply}: letter {number} was answered by somebody else at the same moment")
@@ -202,8 +204,8 @@ class Box:
         return letter
 
     def send_back(self, letter: Letter, misfits: list[str]) -> None:
-        """Rename the file of a reply that does not fit, and write a page that says why; the letter is open again. If
-        the reply is a link or a pipe, remove it."""
+        """Open a letter again because its reply does not fit. Writes a page that says why, and renames the reply's
+        file; a link or a pipe in its place is removed."""
         refused = letter.reply.with_name(f"{letter.name}.refused{letter.reply.suffix}")
         keep = not letter.reply.is_symlink() and (letter.reply.is_file() or letter.reply.is_dir())
         write_atomic(letter.problem, problem_page(letter, misfits, refused.name if keep else ""))
@@ -240,7 +242,7 @@ class Box:
 
 
 def meant(path: Path) -> Path:
-    """The path itself if it is a folder of letters; else the folder of the run that the path means."""
+    """The path itself if it is a folder of letters; else the folder of the run that the path names."""
     return path if _holds_letters(path) else resolve_run(path)
 
 
@@ -249,7 +251,7 @@ def _holds_letters(path: Path) -> bool:
 
 
 def box_of(path: Path) -> Box:
-    """The letters that a path means: a run's folder, a folder of runs (its newest), or a folder of letters."""
+    """The letters of a path: of a run's folder, of the newest run in a folder of runs, or of a folder of letters."""
     path = meant(path)
     run = RunDirectory(path)
     if run.config_json.exists():

@@ -1,4 +1,5 @@
-"""A model whose replies a person or an agent writes: it writes a letter and waits as long as necessary."""
+"""A model whose replies are written by a person or an agent. It writes each request as a letter and waits for the reply
+as long as necessary."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from skillopt.skill.tokens import count_tokens
 POLL = 0.2
 """Seconds between two polls for a reply."""
 SETTLED = 5
-"""The number of polls without a change after which a reply's file is checked. Before that, somebody may still be
-writing it."""
+"""The number of polls without a change after which a reply's file counts as complete. Before that, somebody may still
+be writing it."""
 
 
 @dataclass
@@ -73,7 +74,7 @@ def open_handoff(spec: ModelSpec) -> HandoffModel:
 
 
 def _state(path: Path) -> tuple[int, int] | None:
-    """Time and size of a file; None if it does not exist."""
+    """The modification time and the size of a file; None if it does not exist."""
     try:
         state = path.lstat()
     except OSError:

@@ -1,4 +1,4 @@
-"""Writes a letter as Markdown: the request, the form of the reply, and the file for it."""
+"""Writes a letter as Markdown: the request, the form of the reply, and the file to which the reply must be written."""
 
 from __future__ import annotations
 

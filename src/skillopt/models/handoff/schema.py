@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MOST = 12
 """The maximum number of problems that are listed. If there are more, they usually have one cause."""
 LONGEST = 300
-"""The maximum number of characters of one problem, because messages quote names and choices."""
+"""The maximum number of characters of one problem. Some problems quote long names or long lists of choices."""
 _TEXT: JsonObject = {"type": "string"}
 _NUMBER: JsonObject = {"type": "number"}
 _NEW_FILE = "|".join(map(re.escape, NEW_FILES.values()))
@@ -42,7 +42,7 @@ _OURS: JsonObject = {
         "maximum": _NUMBER,
     },
 }
-"""A schema that every schema in SkillOpt's requests fits. A letter may come from elsewhere, so its schema is first
+"""All schemas in SkillOpt's requests fit this schema. A letter may come from elsewhere, so the schema in it is first
 checked with this one."""
 
 
@@ -65,7 +65,7 @@ def problems(value: Any, schema: JsonObject) -> list[str]:
 
 
 def _in_words(error: ValidationError) -> str:
-    """jsonschema's message with the path, the value as short JSON, and the limits that it leaves out."""
+    """The message of jsonschema, with the path, the value as short JSON, and the limits that the message leaves out."""
     path = error.json_path.removeprefix("$").removeprefix(".")
     text = error.message.replace(repr(error.instance), _shown(error.instance), 1)
     if "Length" in str(error.validator) or "Items" in str(error.validator):
@@ -82,7 +82,7 @@ def example(schema: Any, name: str = "") -> Any:
         return schema["enum"][0]
     if kind == "object":
         properties = schema.get("properties", {})
-        return {key: example(properties.get(key, {}), key) for key in schema.get("required", properties)}
+        return {key: example(value, key) for key, value in properties.items()}
     if kind == "array":
         items = schema.get("items", {})
         return [] if items.get("enum") == [] or schema.get("maxItems") == 0 else [example(items, name)]

@@ -36,8 +36,9 @@ def letter_status(path: Path) -> LettersStatus:
 def wait_for_letter(path: Path, seconds: float | None = None) -> LettersStatus:
     """Wait until a letter is open, the run has ended, or `seconds` are over; then return `letter_status`.
 
-    If no process works on the run, wait `BEGINS` seconds, because one may be about to start. A folder of letters does
-    not show whether a run has ended, so if the path is one, only a letter or `seconds` end the wait.
+    If no process works on the run, wait up to `BEGINS` seconds, because a process may be about to start. If the path is
+    a folder of letters, only an open letter or `seconds` end the wait, because such a folder does not show whether a
+    run has ended.
     """
     start, worked = time.monotonic(), False
     while True:
@@ -61,8 +62,8 @@ def wait_for_letter(path: Path, seconds: float | None = None) -> LettersStatus:
 
 
 def _status(path: Path) -> tuple[str, str]:
-    """The status of a run, and its reason. The status of a run is running, finished, stopped or interrupted; that of a
-    measurement is running or ended; that of a shared folder of letters is unknown."""
+    """The status of a path, and the reason for it. For a run, the status is `running`, `finished`, `stopped` or
+    `interrupted`; for a measurement, `running` or `ended`; for a shared folder of letters, `unknown`."""
     run = RunDirectory(path)
     if not run.begun and path.resolve().name == "letters":
         run = RunDirectory(path.resolve().parent)

@@ -16,8 +16,8 @@ __all__ = ["Executor", "NewChat", "WorkerLostError", "open_executor"]
 
 @asynccontextmanager
 async def open_executor(config: Config, env: Env, *, own: bool) -> AsyncIterator[Executor]:
-    """Open the executor that the config names, and close it at the end. If `own`, workers open the env themselves, from
-    the config; else the env is sent to them."""
+    """Open the executor that the config names, and close it at the end. If `own` is true, each worker
+    opens the env from the config; else the env is sent to the workers."""
     if config.hardware.executor == "local":
         yield Executor()
         return

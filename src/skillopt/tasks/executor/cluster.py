@@ -1,5 +1,5 @@
-"""Does tasks on a Ray cluster: each CPU has a worker with its own env. Calls, limiter, budget and journal stay in
-this process."""
+"""Does tasks on a Ray cluster: each CPU has a worker with its own env. Model calls, limiter, budget and journal
+stay in this process."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _import_ray() -> Any:
     try:
         import ray
     except ImportError:
-        raise UserError("hardware.executor: ray needs the extra: pip install 'skillopt[ray]'") from None
+        raise UserError("hardware.executor: 'ray' needs an extra; run: pip install 'skillopt[ray]'") from None
     return ray
 
 

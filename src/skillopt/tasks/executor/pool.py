@@ -25,8 +25,8 @@ worker would get all of the first tasks."""
 
 
 NewChat = Callable[[], Chat]
-"""Makes the Chat of a rollout, from its first turn. If a rollout is started again, it sends the same requests and
-finds the replies in the journal."""
+"""A function that makes a new Chat for a rollout. A rollout that is started again needs a new Chat: it sends all its
+requests again and finds the replies in the journal."""
 
 
 class WorkerLostError(SkillOptError):
@@ -43,8 +43,8 @@ class Executor:
 
 
 class RemoteWorker(ABC):
-    """One worker, and the number of tasks that it does now. `tell` sends it a message and returns its answer
-    (EnvWorker.tell), or raises WorkerLostError."""
+    """One worker; `load` is the number of tasks that it is doing now. `tell` sends a message to the worker and returns
+    the worker's answer (EnvWorker.tell), or raises WorkerLostError."""
 
     load = 0
 
@@ -99,7 +99,7 @@ class PooledExecutor(Executor, ABC):
         raise RefusedError(f"item '{item.id}': its worker crashed {MOST_LOSSES} times; the item may be the cause")
 
     async def _started(self) -> RemoteWorker:
-        """Start a worker and open its env; raises a UserError that says why it could not start."""
+        """Start a worker and open its env. If one of the two fails, raises a UserError that says why."""
         try:
             async with asyncio.timeout(READY_WITHIN):
                 worker = await self.start()
@@ -137,7 +137,7 @@ class PooledExecutor(Executor, ABC):
 async def do_task(
     worker: RemoteWorker, token: int, chat: Chat, item: Item, skill: Skill
 ) -> tuple[Episode, Score | None]:
-    """Do one task on one worker: answer its requests for model calls until it is done."""
+    """Do one task on one worker: answer the worker's requests for model calls until the task is done."""
 
     async def until(end: str, message: Turn) -> Any:
         while True:

@@ -1,7 +1,7 @@
 """Does tasks in processes of this machine, one for each core, for envs and scorers that need the CPU.
 
-A frame is a token, a length and pickled bytes. If the worker's code prints something, it goes to standard error, not
-between the frames.
+A worker and the main process exchange frames: each is a token, a length and pickled bytes. What the worker's code
+prints goes to standard error, so it cannot get between the frames.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class ProcessExecutor(PooledExecutor):
             sent = pickle.dumps((sys.path, pickle.dumps(make)))
         except Exception as error:  # any error of an env's classes
             raise UserError(
-                f"hardware.executor: this env cannot be sent to processes ({error}); name its parts in the config "
-                "(`scorer.py:fn`), or define them at the top of a module"
+                f"hardware.executor: this env cannot be sent to processes ({error}); name its functions in the config "
+                "(`scorer.py:fn`), or define its functions and classes at the top level of a module"
             ) from None
         super().__init__(max(1, min(cores(), workers)), "this machine", sent)
 
@@ -44,7 +44,7 @@ class ProcessExecutor(PooledExecutor):
 
 
 class ProcessWorker(RemoteWorker):
-    """A worker that is a process. Its answers come in any order, each with the token of its task."""
+    """A worker that is a process. Answers come in any order; each has the token of the task that it belongs to."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process

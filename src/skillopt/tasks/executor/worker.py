@@ -1,7 +1,7 @@
 """The code inside a worker: it has an env, does tasks, and lets the main process make the model calls.
 
 A worker never calls the main process. It answers each message about a task with the next request of that task. The main
-process makes the model call, which is journalled and paid for once, and sends the reply as its next message.
+process makes the model call, which is journalled and paid for once, and sends the reply as the next message.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Turn:
             cause = self.value if self.kind == "error" else error
             message = f"{type(cause).__name__}: {cause}"
             return Turn(
-                "error", RuntimeError(message if self.kind == "error" else f"cannot be sent: {message}")
+                "error",
+                RuntimeError(message if self.kind == "error" else f"the task's message cannot be sent: {message}"),
             ).packed()
         return data
 
@@ -51,7 +52,7 @@ class Turn:
         try:
             turn: Turn = pickle.loads(data)  # noqa: S301 - our own bytes
         except Exception as error:  # the class cannot be imported here
-            return Turn("error", RuntimeError(f"cannot be read: {error}"))
+            return Turn("error", RuntimeError(f"the task's message cannot be read: {error}"))
         return turn
 
 

@@ -1,4 +1,4 @@
-"""Runs programs that a model wrote, without network or home folder, and with limits on every resource.
+"""Runs programs that a model wrote. They have no network and no home folder, and every resource is limited.
 
 If a program crashes, is stopped or prints too much, `Sandbox.run` raises no error: its `SandboxResult` says what
 happened. If the machine cannot isolate programs, making a `Sandbox` raises an error (docs/sandbox.md).
@@ -42,8 +42,8 @@ class SandboxLimits(Options):
     cpu_seconds: int = Field(default=20, ge=1)
     """The maximum number of seconds of CPU time of one process."""
     seconds: int = Field(default=60, ge=1)
-    """The maximum number of seconds by the clock. This limit is for programs that only wait; the time that a
-    calculation needs depends on the machine."""
+    """The maximum number of seconds by the clock. This limit stops programs that only wait. For calculations, use
+    `cpu_seconds`: how long a calculation takes by the clock depends on the machine."""
     memory_mb: int = Field(default=1024, ge=64)
     """The maximum number of megabytes of address space of one process, and of resident memory of all processes
     together."""
@@ -54,7 +54,7 @@ class SandboxLimits(Options):
     processes: int = Field(default=16, ge=1)
     """The maximum number of processes and threads at once."""
     output_kb: int = Field(default=64, ge=1)
-    """The maximum number of kilobytes that are kept of standard output, and of standard error."""
+    """The maximum number of kilobytes that are kept of each output: standard output and standard error."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,19 +66,19 @@ class SandboxResult:
     stdout: str
     stderr: str
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """The contents, by name, of the `wanted` files (those that the program left as plain files)."""
+    """The contents of the `wanted` files by name, of those that the program left as plain files."""
     code: int = 0
     """The exit code; if a signal ended the program, 128 plus the signal's number."""
     whole: bool = True
-    """False if the folder grew beyond the limit and was therefore not copied back."""
+    """False if the folder became larger than `disk_mb` and was therefore not copied back."""
 
 
 class Sandbox:
-    """Runs programs, at most one per core at a time. `office` lets them also start an office program: programs then see
-    the office program's files, and a /proc with only the sandbox's processes.
+    """Runs programs, at most one per core at a time. With `office`, programs may also start an office program: they
+    then see the files of the office program, and a /proc that shows only the processes of the sandbox.
 
-    The mode `limits` is for machines without user namespaces and must be asked for. It has the limits and the filter of
-    system calls, but the program can see the machine's files.
+    The mode `limits` is for machines without user namespaces; it is used only if the user sets it. It has the limits
+    and the filter of system calls, but the program can see the machine's files.
     """
 
     def __init__(self, limits: SandboxLimits | None = None, *, mode: Mode = "namespaces", office: bool = False) -> None:
@@ -115,11 +115,12 @@ class Sandbox:
     ) -> SandboxResult:
         """Run a shell command, or a program with arguments, in a copy of a folder.
 
-        `others` are further folders by name, which are copied next to the workspace. After the run, the folder `keep`
-        is replaced by the program's copy of it; if `keep` is empty, no folder is replaced. `variables` are environment
-        variables, each with the path of a folder. `links` are absolute paths, at each of which the program also finds a
-        folder. Only plain files are copied back, not links. If they are larger than `limits.disk_mb`, nothing is copied
-        back.
+        `others` are further folders by name; they are copied next to the workspace. `keep` names the folder that is
+        replaced by the program's copy after the run; if it is empty, no folder is replaced. Only plain files are copied
+        back, not links; if they have more than `limits.disk_mb` in all, nothing is copied back.
+
+        `variables` (name → folder) are environment variables that contain the path of a folder. `links` (absolute path
+        → folder) are further paths at which the program finds a folder.
         """
         argv = ["/bin/sh", "-c", command] if isinstance(command, str) else ["/usr/bin/env", *command]
         places = {"workspace": workspace, **(others or {})}
@@ -158,7 +159,7 @@ def command_problem(*words: str) -> str:
 
 @contextlib.contextmanager
 def temporary_folder(prefix: str) -> Iterator[Path]:
-    """A folder that is removed at the end with all of its content."""
+    """Make a folder; remove it with all of its content at the end of the block."""
     made = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
     try:
         yield Path(made.name)
@@ -175,10 +176,10 @@ def require(mode: Mode) -> None:
     why = _tried(mode)
     if why and mode == "namespaces":
         raise UserError(
-            f"sandbox: programs cannot be isolated on this machine ({why}). It needs Linux 5.12 or newer with user "
-            "namespaces for this user: start a container with --security-opt seccomp=unconfined; on Ubuntu 24 set "
-            "sysctl kernel.apparmor_restrict_unprivileged_userns=0. Or accept that generated programs can read this "
-            "machine's files: env.options={sandbox: limits}"
+            f"sandbox: programs cannot be isolated on this machine ({why}). The sandbox needs Linux 5.12 or newer with "
+            "user namespaces for this user: start a container with --security-opt seccomp=unconfined; on Ubuntu 24 set "
+            "sysctl kernel.apparmor_restrict_unprivileged_userns=0. Or set env.options={sandbox: limits}; generated "
+            "programs can then read this machine's files"
         )
     if why:
         raise UserError(f"sandbox: programs cannot be run here: {why}")
@@ -230,7 +231,8 @@ def _prepared(folder: Path, spec: jail.Spec) -> list[str]:
 
 
 def _environment(home: str = jail.WORK) -> dict[str, str]:
-    """The environment variables of a program, without the user's, which may be keys. PATH contains this Python."""
+    """The environment variables of a program. It gets none of the user's variables, because these may be keys. PATH
+    contains this Python."""
     threads = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "NUMEXPR")}
     path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
     places = {"PATH": path, "HOME": home, "TMPDIR": f"{home}/tmp"}  # noqa: S108 - its own
@@ -238,7 +240,7 @@ def _environment(home: str = jail.WORK) -> dict[str, str]:
 
 
 def _python_folders() -> list[str]:
-    """The folders of this Python and its packages. A whole home folder is never among them."""
+    """The folders of this Python and its packages. A folder that contains the home folder is left out."""
     paths = {sys.prefix, sys.base_prefix, str(Path(sys.executable).resolve().parent)}
     paths |= {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     home = Path.home()
@@ -260,7 +262,9 @@ async def _run(folder: Path, command: list[str], limits: SandboxLimits) -> Sandb
                 _read(process.stdout, most), _read(process.stderr, most), process.wait()
             )
     except TimeoutError:
-        raise SkillOptError("sandbox: the supervisor does not answer; is this machine out of memory?") from None
+        raise SkillOptError(
+            "sandbox: the supervising process does not answer; is this machine out of memory?"
+        ) from None
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):

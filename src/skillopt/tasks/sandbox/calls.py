@@ -27,16 +27,16 @@ class SetupError(Exception):
 
 
 def libc(name: str, *arguments: Any, needed: bool = True) -> int:
-    """Call a function of the C library and return its result; a failure raises `SetupError`."""
+    """Call a function of the C library and return its result. If `needed`, a failure raises `SetupError`."""
     function = getattr(ctypes.CDLL(None, use_errno=True), name, None)
     if function is None:
         if needed:
-            raise SetupError(f"{name} is not known on this system")
+            raise SetupError(f"the C library of this system has no function '{name}'")
         return -1
     done = int(function(*arguments))
     if done < 0 and needed:
         number = ctypes.get_errno()
-        raise SetupError(f"{name} failed: {os.strerror(number)}")
+        raise SetupError(f"the system function '{name}' failed: {os.strerror(number)}")
     return done
 
 
@@ -51,11 +51,11 @@ def forbid(office: bool) -> None:
 
 
 def filter_program(machine: str, unix_sockets: bool) -> bytes:
-    """The filter of system calls, as classic BPF. A call of a different architecture ends the program, the listed calls
-    fail, and clone cannot make a user namespace.
+    """The filter of system calls, as classic BPF. A system call of a different architecture ends the program; the calls
+    in `_NUMBERS` fail; `clone` works, but cannot make a user namespace.
 
-    An office program connects to itself through Unix sockets (`unix_sockets`); inside the sandbox, these sockets cannot
-    reach any other program.
+    `unix_sockets` allows Unix sockets, through which an office program connects to itself. Inside the sandbox, these
+    sockets cannot reach any other program.
     """
     fail, nosys, allow = 0x00050000 | 1, 0x00050000 | 38, 0x7FFF0000
     load, equal, at_least, any_bit, give = 0x20, 0x15, 0x35, 0x45, 0x06
@@ -87,5 +87,5 @@ def _numbers(machine: str) -> dict[str, int]:
 def number_of(name: str) -> int:
     """The number of a system call on this machine; raises SetupError if there is no filter for the machine."""
     if platform.machine() not in _ARCHES:
-        raise SetupError(f"no system call filter for {platform.machine()}")
+        raise SetupError(f"there is no system call filter for {platform.machine()} processors")
     return _numbers(platform.machine())[name]

@@ -1,8 +1,9 @@
 """The sandbox's supervisor: a script that needs only the standard library, calls.py and trees.py.
 
 It builds a small root of read-only folders and one writable tmpfs, and starts the program there as process 2 of new
-user, network, mount, process and IPC namespaces. It watches time and memory, and copies out the folder `keep`. The
-program has no capabilities and no network. If the program cannot be started, the exit code is `SETUP_FAILED`.
+user, network, mount, process and IPC namespaces. It watches time and memory, and copies the folder `keep` out of the
+sandbox. The program has no capabilities and no network. If the program cannot be started, the exit code is
+`SETUP_FAILED`.
 """
 
 from __future__ import annotations
@@ -113,7 +114,8 @@ def build(spec: Spec, folder: int) -> int:
 
 
 def move_in(spec: Spec) -> None:
-    """Make the current folder, which is the new root, the only root. An office program gets a /proc of the sandbox."""
+    """Make the current folder, which is the new root, the only root. An office program also gets a
+    /proc that shows only the sandbox."""
     if spec["office"]:
         os.mkdir("proc")
         libc("mount", b"proc", b"proc", b"proc", _NOSUID | _NODEV, None)
@@ -151,7 +153,7 @@ def enter_namespaces() -> None:
         os.close(go)
         _, status = os.waitpid(helper, 0)
     if status:
-        raise SetupError("ids could not be mapped into the new user namespace")
+        raise SetupError("the ids of user and group could not be mapped into the new user namespace")
 
 
 def _tmpfs(path: str, options: str) -> None:
@@ -190,8 +192,8 @@ def _set_read_only(path: str, *, recursive: bool) -> None:
 
 
 def start_init(spec: Spec) -> int:
-    """Start process 1 of the sandbox, which starts the program and reaps processes. When it ends, the kernel ends the
-    others."""
+    """Start process 1 of the sandbox, which starts the program and reaps processes. When process 1 ends, the kernel
+    ends all other processes of the sandbox."""
     pid = os.fork()
     if pid:
         return pid
@@ -330,7 +332,7 @@ def _read(proc: int, path: str) -> str:
 
 
 def kill_rest(proc: int) -> None:
-    """End all processes that the program left, which are now children of this one. For the mode without namespaces."""
+    """End all processes that the program left; they are now children of this process. Used only without namespaces."""
     for _ in range(100):
         rest = [pid for pid in descendants(os.getpid(), proc) if pid != os.getpid()] if proc >= 0 else []
         for pid in rest:

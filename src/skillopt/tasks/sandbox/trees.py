@@ -34,8 +34,8 @@ def copy_tree_out(work: int, folder: int, name: str, most: int) -> bool:
 
 
 def _copied(source: int, target: int, left: int, depth: int) -> int:
-    """Copy a folder's content. `left` is the number of bytes that may be copied; returns how many of them remain,
-    negative if there were too few. Closes both folders."""
+    """Copy a folder's content. `left` is the number of bytes that may be copied. Returns the number that remains; a
+    negative number means that the content is too large. Closes both folders."""
     try:
         for name in sorted(os.listdir(source)):
             info = os.stat(name, dir_fd=source, follow_symlinks=False)

@@ -1,4 +1,5 @@
-"""The gates, which accept or reject candidates. Each gate is an async function; config/sections.py has their names."""
+"""The gates, which accept or reject candidates. Each gate is an async function; config/sections.py lists their
+names."""
 
 from __future__ import annotations
 
@@ -42,14 +43,14 @@ def open_gate(name: str) -> Gate:
 
 
 Veto = Callable[[Mapping[str, float], Mapping[str, float]], bool | str]
-"""A function that gets the validation items' scores under the current skill and under the candidate, by item id. It is
-called for candidates that the gate accepts. True lets the candidate pass; False or a reason rejects it.
-"""
+"""A function that may reject a candidate that the gate accepts. It gets the validation items' scores by item id: first
+the scores under the current skill, then those under the candidate. It returns True to let the candidate pass, or
+rejects the candidate with False or a text (the reason)."""
 
 
 def with_vetoes(gate: Gate, vetoes: Sequence[Veto]) -> Gate:
-    """A gate whose accepted candidates must also pass every veto. Vetoes are not asked about guidance that only has to
-    keep the score."""
+    """A gate whose accepted candidates must also pass every veto. With the rule `keep`, no veto is called: such
+    guidance only has to keep the score."""
     if not vetoes:
         return gate
 
@@ -74,7 +75,7 @@ def _objection(veto: Veto, before: Mapping[str, float], after: Mapping[str, floa
     if isinstance(answer, str):
         return answer or f"rejected by '{name}'"
     if type(answer).__name__ not in {"bool", "bool_"}:  # bool_ is numpy's
-        raise UserError(f"veto '{name}': returned {answer!r}; return True to accept, False or a reason to reject")
+        raise UserError(f"veto '{name}': returned {answer!r}; to accept, return True; to reject, False or a reason")
     return "" if answer else f"rejected by '{name}'"
 
 
@@ -90,8 +91,8 @@ def _named_errors(kind: str, name: str) -> Iterator[None]:
 
 
 def custom_gate(part: Any) -> Gate:
-    """Wrap a user's gate (a function, or a class without arguments), so its verdicts are checked before they are
-    used."""
+    """Wrap a user's gate (a function, or a class that needs no arguments), so that its verdicts are checked before they
+    are used."""
     gate = plugins.instance(part)
     name = plugins.named(part)
 
@@ -109,8 +110,8 @@ def custom_gate(part: Any) -> Gate:
 
 
 def _complete(verdict: Verdict, current: Mapping[str, float], name: str) -> Verdict:
-    """Check an accepted verdict, and return it with the candidate's scores on all items: the next gate compares with
-    them. A gate that measures nothing needs no scores."""
+    """Check a verdict. If it accepts the candidate, return it with the candidate's scores on all items, because the
+    next gate compares with these scores. A gate that measures nothing needs no scores."""
     if not verdict.accepted or (verdict.before is None and verdict.after is None and not verdict.measured):
         return verdict
     if verdict.after is None:
@@ -119,7 +120,7 @@ def _complete(verdict: Verdict, current: Mapping[str, float], name: str) -> Verd
     missing = sorted(current.keys() - known_scores.keys() - verdict.set_aside.keys())
     if missing:
         raise UserError(
-            f"gate '{name}': accepted a candidate without the scores of {len(missing)} items ('{missing[0]}' is one); "
+            f"gate '{name}': accepted a candidate without the scores of {len(missing)} items (such as '{missing[0]}'); "
             "give each item's score in the verdict's `evidence` or `known_scores`"
         )
     return verdict.model_copy(update={"known_scores": known_scores})

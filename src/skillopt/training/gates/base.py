@@ -37,13 +37,18 @@ class Verdict(GateResult):
 
 
 class Gate(Protocol):
-    """Decides between a candidate and the current skill. `current` has the current skill's score on each validation
-    item that was not set aside. `tag` names the purpose and labels the samples; the default is `gate-<step>`. With rule
-    `strict`, the candidate must be better; with `keep` (for guidance), it must not be worse. The same arguments and the
-    same replies must give the same verdict; the clock and the budget must not influence it. An accepted verdict has the
-    candidate's score (`after`), and in `known_scores` its score on every item of `current` that was not set aside,
-    because the next gate compares with these scores. In the verdict of a gate that measures nothing, `measured` is 0,
-    and `before` and `after` are None."""
+    """Decides between a candidate and the current skill.
+
+    `current` has the current skill's score on each validation item that was not set aside. `tag` names the purpose and
+    labels the samples; the default is `gate-<step>`. With the rule `strict`, the candidate must be better. With the
+    rule `keep` (for guidance), it must not be worse.
+
+    The same arguments and the same replies must give the same verdict; the clock and the budget must not influence it.
+
+    If the verdict accepts the candidate, `after` is the candidate's score, and `known_scores` has its score on every
+    item of `current` that was not set aside. The next gate compares with these scores. If a gate measures nothing,
+    `measured` is 0, and `before` and `after` are None.
+    """
 
     async def __call__(
         self,
@@ -62,7 +67,8 @@ def mean(values: Collection[float]) -> float:
 
 
 def remeasured(current: Mapping[str, float], known_scores: Mapping[str, float]) -> float | None:
-    """The current skill's score, with the samples of a gate that rejected the candidate; None without such samples."""
+    """The current skill's mean score, if a gate that did not accept the candidate has measured this skill again: the
+    new scores (`known_scores`) replace the old ones. None if the gate has no new scores."""
     return mean({**current, **known_scores}.values()) if known_scores else None
 
 

@@ -1,9 +1,9 @@
-"""Credit: finds the edits that broke items in a rejected candidate, and tries the rest. One bad edit should not sink
-three good ones.
+"""Credit: finds the edits that broke items in a rejected candidate, and tries the other edits. One bad edit should not
+sink three good ones.
 
-Each edit is left out in a separate try; the tries run at the same time. In a try, the broken items are done once more
-with the other edits. If the items pass again, the edit that was left out is to blame. The candidate without the blamed
-edits goes through the whole gate.
+In each try, one edit is left out, and the broken items are done once more with the other edits; all tries run at the
+same time. If the items pass again, the edit that was left out is to blame. The candidate without the blamed edits goes
+through the whole gate.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from skillopt.training.rollout import roll_out_all
 MOST_BROKEN = 6
 """The maximum number of broken items that are tried again; items with the largest loss come first."""
 MOST_SUSPECTS = 6
-"""The maximum number of edits that are left out in turn; edits that share most words with the broken items come
-first."""
+"""The maximum number of tries; each try leaves out one edit (or group). Edits that share the most words with the broken
+items are tried first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,20 +37,21 @@ class Credited:
     candidate: Applied
     verdict: Verdict
     rejected: Verdict
-    """The verdict on the whole candidate."""
+    """The verdict on the candidate with all edits."""
     left_out: tuple[Edit, ...] = ()
     """Edits that were found to break items."""
     beaten: tuple[Edit, ...] = ()
-    """The edits of the complete remedy (all selected edits) if the minimal remedy of gates/minimal.py beat it."""
+    """The edits of the complete remedy (all selected edits), if the minimal remedy beat the complete remedy
+    (gates/minimal.py)."""
     tries: tuple[CreditTry, ...] = ()
     last: Applied
-    """The last candidate that the gate saw: the whole one, or one with fewer edits."""
+    """The last candidate that went through the gate: the one with all edits, or one with fewer."""
     last_verdict: Verdict
 
     @property
     def rejected_edits(self) -> tuple[Edit, ...]:
-        """The edits that broke items or lost to the minimal remedy, and all edits of a candidate that was not
-        accepted."""
+        """The edits that broke items or lost to the minimal remedy. If the candidate was not accepted, all its edits
+        are included."""
         gone = (*self.left_out, *self.beaten)
         return gone if self.verdict.accepted else (*gone, *self.candidate.applied)
 
@@ -58,10 +59,10 @@ class Credited:
 async def credit(
     skill: Skill, candidate: Applied, verdict: Verdict, current: Mapping[str, float], ctx: Context, gate: Gate
 ) -> Credited:
-    """Send a rejected candidate through the gate again without the edits that broke items. Repeat this while an edit is
-    to blame, at most `evaluation.credit_gates` times.
+    """Send a rejected candidate through the gate again without the edits that broke items. Repeat this as long as an
+    edit is to blame, but at most `evaluation.credit_gates` times.
 
-    The step continues with the first smaller candidate that is accepted; if none is, all edits stay rejected.
+    The step continues with the first smaller candidate that is accepted. If none is accepted, all edits stay rejected.
     """
     part, tried = candidate, verdict
     scores = {} if verdict.accepted else dict(verdict.known_scores)
@@ -98,14 +99,15 @@ async def credit(
 
 
 def since(current: Mapping[str, float], verdict: Verdict) -> Verdict:
-    """The verdict with `before` from the scores at the start of the step, not from samples of the step's gates."""
+    """The verdict, with `before` replaced by the scores at the start of the step. Samples that the gates of this step
+    took do not count."""
     rows = tuple(row.model_copy(update={"before": current[row.item_id]}) for row in verdict.evidence)
     return verdict.model_copy(update={"evidence": rows, "before": mean([row.before for row in rows])} if rows else {})
 
 
 async def to_blame(skill: Skill, candidate: Applied, verdict: Verdict, ctx: Context, tag: str) -> list[Edit]:
-    """The edits without which broken items pass again; none if the candidate has only one edit, or helped too few items
-    for the other edits to pass a gate."""
+    """The edits without which broken items pass again. Empty if the candidate has only one edit (or group), or if it
+    helped so few items that its other edits would not pass a gate."""
     broken = broken_rows(verdict)
     worth_it = len(helped_rows(verdict)) >= (2 if ctx.noisy else 1)  # a single item may have been luck
     if not broken or not worth_it or len(units(candidate.applied)) < 2:
@@ -148,7 +150,7 @@ async def _healed(
 
 
 def broken_rows(verdict: Verdict) -> list[ItemEvidence]:
-    """The items whose score fell clearly; the largest losses come first."""
+    """The items whose score fell clearly, at most MOST_BROKEN; the largest losses come first."""
     rows = [row for row in verdict.evidence if -row.change >= _clear(verdict)]
     return sorted(rows, key=lambda row: (row.change, row.item_id))[:MOST_BROKEN]
 
@@ -163,8 +165,8 @@ def _clear(verdict: Verdict) -> float:
 
 
 def suspected(edits: Sequence[Edit], broken: Sequence[Item], every: Sequence[Item]) -> list[list[Edit]]:
-    """The groups of edits, sorted by the words that they share with the broken items; at a tie, groups that change or
-    delete text come first."""
+    """The groups of edits that may have broken the items, at most MOST_SUSPECTS. Groups that share the most words with
+    the broken items come first; among equals, groups that change or delete text."""
     touched = shared_words({item.id: item for item in every})
     ids = [item.id for item in broken]
 

@@ -1,7 +1,7 @@
 """Floors: limits that every accepted candidate must keep (`evaluation.floors`). They work like vetoes.
 
-Floors are checked on the gate's own samples, whose usage and seconds are in the journal, so a resumed run decides the
-same.
+A floor is checked on the samples that the gate has taken. Their tokens and seconds are in the journal, so a resumed run
+makes the same decisions.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def check_floors(config: Config, env: Env) -> None:
     if "cost" in floors and not is_priced(target, config.budget.prices):
         raise UserError(
             f"evaluation.floors: cost: the price of '{target}' is unknown; give the price as "
-            f'budget.prices={{"{target}": {{input: 2.5, output: 10}}}} (dollars per million tokens), or use tokens'
+            f'budget.prices={{"{target}": {{input: 2.5, output: 10}}}} (dollars per million tokens), or set a floor for tokens'
         )
 
 
@@ -62,7 +62,7 @@ def with_floors(gate: Gate) -> Gate:
 
 
 def broken_floors(verdict: Verdict, candidate: Skill, ctx: Context) -> Iterator[str]:
-    """A text for each broken floor: `floor tokens: 812 a task is above 500`."""
+    """A text for each broken floor, such as `floor tokens: 812 a task is above 500`."""
     floors = ctx.config.evaluation.floors
     for name, before, after in _type_scores(verdict, ctx):
         least, most = floors.get(f"{TYPE}{name}"), floors.get("fall")
@@ -82,7 +82,8 @@ def broken_floors(verdict: Verdict, candidate: Skill, ctx: Context) -> Iterator[
 
 
 def _type_scores(verdict: Verdict, ctx: Context) -> Iterator[tuple[str, float, float]]:
-    """Each task type with its score under the current skill and under the candidate, from the scores that decide."""
+    """Each task type with its score under the current skill and under the candidate. These are the scores by which the
+    gate decides."""
     types = {item.id: item.type for item in ctx.env.items("val")}
     groups: dict[str, list[tuple[float, float]]] = {}
     for row in verdict.evidence:
@@ -101,6 +102,6 @@ def _use(verdict: Verdict, candidate: Skill, ctx: Context) -> TaskUse:
         names = ", ".join(name for name in _USE if name in floors)
         raise UserError(
             f"evaluation.floors: {names}: the target reports no usage, or the gate '{verdict.gate}' keeps no "
-            "trajectories; remove the floor"
+            "trajectories; remove these floors"
         )
     return use

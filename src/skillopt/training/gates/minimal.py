@@ -1,10 +1,12 @@
-"""Tries the minimal remedy: one or two sentences that say only what was missing may beat all edits of a step.
+"""Tries the minimal remedy: one or two sentences that say only what is missing may beat all edits of a step.
 
-The best of its wordings is chosen on the step's batch. That wording goes through the gate after the complete remedy
-(all edits). It must beat the complete remedy if the gate accepted that, else the current skill. At an equal score the
-complete remedy stays, because a shorter text has no advantage. The two are compared on validation, not on the batch:
-the optimizer has seen the batch with its answers, so a complete remedy with rules and examples fits the batch too well.
-A wording contains no facts of single tasks, so wordings can be compared on the batch.
+The best of its wordings is chosen on training tasks. This wording goes through the gate after the complete remedy (all
+edits). If the gate accepted the complete remedy, the wording must beat the complete remedy; else it must beat the
+current skill. At an equal score the complete remedy stays, because a shorter text has no advantage.
+
+The two remedies are compared on validation tasks: the optimizer has seen the training tasks with their answers, so a
+complete remedy with rules and examples fits the training tasks too well. A wording contains no facts of single tasks,
+so wordings can be compared on training tasks.
 """
 
 from __future__ import annotations
@@ -23,29 +25,45 @@ from skillopt.training.gates.base import Gate
 from skillopt.training.gates.credit import Credited, since
 from skillopt.training.rollout import roll_out_all, scored
 
-MOST_TASKS = 8
-"""The maximum number of tasks of the batch that each wording does."""
+FIRST_TASKS = 8
+"""The number of tasks of the batch that each wording does."""
+MORE_TASKS = 16
+"""The number of further training tasks that the two best wordings do. After 8 tasks alone, chance would decide between
+them."""
 
 
 async def best_wording(wordings: Sequence[Applied], items: Sequence[Item], ctx: Context) -> Applied | None:
-    """The wording with the best score on the batch, the first if several are equally good; None if there are no
-    wordings."""
+    """The wording with the best score on training tasks, the first if several are equally good; None if there are no
+    wordings.
+
+    Each wording does some tasks of the step's batch (`items`). Then the two best wordings do further training tasks,
+    unless no wording has solved any.
+    """
     if len(wordings) < 2:
         return next(iter(wordings), None)
-    metric, scores = ctx.config.evaluation.metric, []
+    batch = {item.id for item in items}
+    tasks = [*items, *(item for item in ctx.env.items("train") if item.id not in batch)]
+    first, more = tasks[:FIRST_TASKS], tasks[FIRST_TASKS : FIRST_TASKS + MORE_TASKS]
     with ctx.timed("wording"):
-        for number, wording in enumerate(wordings, 1):
-            tag = f"wording-{ctx.step:04d}-{number}"
-            done = scored(await roll_out_all(wording.skill, items[:MOST_TASKS], ctx, tag=tag, stage="wording"))
-            scores.append(math.fsum(t.score.value(metric) for t in done))
-    return wordings[scores.index(max(scores))]
+        scores = [await _score(one, first, f"wording-{ctx.step:04d}-{n}", ctx) for n, one in enumerate(wordings, 1)]
+        best = sorted(range(len(wordings)), key=lambda index: (-scores[index], index))[:2]
+        if max(scores) > 0:
+            for index in best:
+                tag = f"wording-{ctx.step:04d}-{index + 1}-more"
+                scores[index] += await _score(wordings[index], more, tag, ctx)
+    return wordings[max(best, key=lambda index: (scores[index], -index))]
+
+
+async def _score(wording: Applied, tasks: Sequence[Item], tag: str, ctx: Context) -> float:
+    done = scored(await roll_out_all(wording.skill, tasks, ctx, tag=tag, stage="wording"))
+    return math.fsum(t.score.value(ctx.config.evaluation.metric) for t in done)
 
 
 async def try_minimal(
     skill: Skill, minimal: Applied | None, credited: Credited, current: Mapping[str, float], ctx: Context, gate: Gate
 ) -> tuple[Credited, ShortForm | None]:
     """Try the minimal remedy at the gate. Return the candidate to continue with, and the minimal remedy with its
-    scores; if `minimal` is None, nothing changes."""
+    scores. If `minimal` is None, `credited` is returned unchanged."""
     if minimal is None:
         return credited, None
     verdict = credited.verdict

@@ -4,11 +4,11 @@
    scores.
 2. Repeats. The items on which the two skills differ are done again with both skills, round after round. Only these
    fresh samples are evidence, not the samples by which the items were selected. If all samples of an item are equal
-   after two rounds, it is not sampled again. The rounds end when the evidence is clear, or when the candidate has no
-   chance.
-3. Confirmation. Before a candidate is accepted, it does the items that were not repeated and that the current skill
-   solves once more. An item on which the two skills now differ joins the repeats: this finds a loss that the screen
-   missed by luck.
+   after two rounds, the item is not sampled again. The rounds end when the evidence is clear, or when the candidate
+   has no chance.
+3. Confirmation. Before a candidate is accepted, it repeats the items that the current skill solves and that have no
+   fresh samples yet. If the two skills now differ on an item, this item joins the repeats. So a loss is found even if
+   the screen missed it by luck.
 
 docs/gate.md has the simulations that led to this design.
 """
@@ -30,8 +30,8 @@ from skillopt.training.gates.strict import EarlyStop, early_verdict, run_until_d
 from skillopt.training.rollout import all_measured, require_few, roll_out_one
 
 _LENIENCE = 1.5
-"""The maximum number of standard deviations by which the candidate may be behind in the screen: chance alone can cause
-so much."""
+"""The maximum number of standard deviations by which the candidate may be behind in the screen. Chance alone can cause
+such a difference."""
 
 
 async def paired_gate(
@@ -43,9 +43,10 @@ async def paired_gate(
     tag: str = "",
     rule: Rule = "strict",
 ) -> Verdict:
-    """Decide between the candidate and `skill`; `current` is an estimate of the skill's score on each validation item.
+    """Decide between the candidate and the current skill (`skill`). `current` has an estimate of the current skill's
+    score on each validation item.
 
-    If nothing is noisy, this gate does the same as the strict gate.
+    If neither the target nor the scores are noisy, this gate does the same as the strict gate.
     """
     if not ctx.noisy:
         return await strict_gate(skill, candidate, current, ctx, tag=tag, rule=rule)
@@ -76,7 +77,7 @@ class Screen(EarlyStop):
 
 
 class _Trial:
-    """One decision of the paired gate: takes the samples and builds the verdict with its evidence."""
+    """Takes the samples for one decision of the paired gate, and builds the verdict with its evidence."""
 
     def __init__(
         self, candidate: Skill, skill: Skill, items: Mapping[str, Item], progress: Screen, ctx: Context, tag: str
@@ -90,8 +91,8 @@ class _Trial:
         self.refused: dict[str, str] = {}
 
     async def decide(self) -> Verdict:
-        """Run the paired test and return the verdict. Fresh samples decide; `before` and `after` are means over all
-        items."""
+        """Run the paired test and return the verdict. Only fresh samples count for the decision; `before` and `after`
+        are means over all items."""
         progress, evaluation = self.progress, self.ctx.config.evaluation
         test = PairedTest(
             order=[i for i in progress.order if i in progress.scores],
@@ -136,7 +137,8 @@ class _Trial:
         )
 
     async def _sample(self, asks: Sequence[Ask]) -> list[float | None]:
-        """Take fresh samples; their label names the purpose, the round and the side."""
+        """Take fresh samples. The label of a sample names the purpose, the round and the side (`current` or
+        `candidate`)."""
         work = [
             partial(
                 roll_out_one,
@@ -177,8 +179,9 @@ class _Trial:
 
 
 def _candidate_score(test: PairedTest, item_id: str) -> float:
-    """The candidate's score on an item: the mean of its fresh samples, because the sample that selected the item is
-    biased. Without fresh samples, it is the mean of the known score and the candidate's other samples."""
+    """The candidate's score on an item. If the item has fresh samples, the score is their mean: the screen's sample
+    selected the item, so it is biased. Else the score is the mean of the current skill's known score and the
+    candidate's samples."""
     if item_id in test.samples:
         return fmean(test.samples[item_id][1])
     again = [test.second[item_id]] if item_id in test.second else []

@@ -1,7 +1,7 @@
 """The test of the paired gate: fresh samples of both skills on the items on which they differ, round by round.
 
-This module does no rollouts. `PairedTest.run` asks for samples and is sent their scores, so the gate, the tests and the
-simulations of bench/gate.py share the same code.
+This module does no rollouts. `PairedTest.run` is a generator: it yields the samples that it needs, and its caller sends
+their scores. So the gate, the tests and the simulations of bench/gate.py share the same code.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Outcome = Literal["accept", "reject", "indecisive"]
 T = TypeVar("T")
 
 _EARLY = 0.12
-"""The share of alpha for all rounds before the last together: clear cases end early, and most of alpha is left for the
-last."""
+"""The share of alpha that all rounds before the last one use together. So clear cases end early, and the last round has
+most of alpha."""
 _HOPELESS = 0.5
-"""The p-value above which a candidate is given up, from the second round on."""
+"""From the second round on, a candidate whose p-value is above this has no chance, and the rounds end."""
 _SETTLED = 2
-"""The number of rounds after which an item whose samples are all equal is not sampled again."""
+"""If all samples of an item are equal after this many rounds, the item is not sampled again."""
 Side = Literal["current", "candidate"]
 
 
@@ -38,7 +38,7 @@ class Ask(NamedTuple):
 
 
 Samples: TypeAlias = Generator[list[Ask], list[float | None], T]
-"""A generator that yields the samples it wants next, and is sent their scores (None if the endpoint refuses the
+"""A generator that yields the samples that it needs next, and is sent their scores (None if the endpoint refuses the
 item)."""
 
 
@@ -61,7 +61,8 @@ class PairedTest:
     refused: set[str] = field(default_factory=set)
     repeats: int = 0
     p: float = 1.0
-    """The p-value of the fresh samples: the probability that a candidate that is not better looks this good."""
+    """The p-value of the fresh samples: the probability that a candidate that is not better gets samples as good as
+    these."""
 
     def run(self) -> Samples[Outcome]:
         """Ask for samples until there is a decision."""
@@ -95,25 +96,28 @@ class PairedTest:
 
     @property
     def gain(self) -> float:
-        """The sum of the candidate's gains over the items with fresh samples; all other items are treated as equal."""
+        """The sum of the candidate's gains over the items that have fresh samples. On all other items, the two skills
+        are treated as equal."""
         total = math.fsum(fmean(after) - fmean(before) for before, after in self.samples.values())
         return total if abs(total) > 1e-9 else 0.0
 
     def _level(self) -> float:
-        """The largest p-value with which this round accepts; over all rounds these values add up to alpha."""
+        """The largest p-value at which this round accepts the candidate. The values of all rounds add up to alpha."""
         if self.repeats < self.max_repeats:
             return self.alpha * _EARLY / (self.max_repeats - 1)
         return self.alpha * (1 - _EARLY if self.max_repeats > 1 else 1)
 
     def _differs(self, after: float, before: float) -> bool:
-        """True if two scores of an item differ: with the hard metric by at least one half, else by any amount."""
+        """True if two scores of an item differ: with the metric `hard` by at least 0.5, with other metrics by any
+        amount."""
         return abs(after - before) >= (0.5 if self.metric == "hard" else 1e-9)
 
     def _add_items(self, items: Iterable[str]) -> None:
         self.samples |= {item: ([], []) for item in items if item not in self.samples}
 
     def _sample_rounds(self) -> Samples[None]:
-        """Take samples until every item that is not settled has, for each skill, one sample per round."""
+        """Take samples of both skills, until each item has one sample per skill and round. Settled items get no more
+        samples."""
         for most in sorted({min(_SETTLED, self.repeats), self.repeats}):
             asks = [
                 Ask(item, side, f"r{number}")
@@ -131,13 +135,14 @@ class PairedTest:
         self.p = permutation_p(list(self.samples.values()))
 
     def _settled(self, item: str) -> bool:
-        """True if all samples of the item are equal after enough rounds. The test stays valid, because the rule ignores
-        which skill a sample is from."""
+        """True if all samples of the item are equal after enough rounds. The test stays valid, because it does not
+        matter here which skill a sample is from."""
         before, after = self.samples[item]
         return len(before) >= _SETTLED and len({*before, *after}) == 1
 
     def _confirm(self) -> Samples[None]:
-        """Let the candidate repeat items that have no fresh samples: by luck, the screen may have missed a loss."""
+        """Let the candidate repeat the items that have no fresh samples, because the screen may have missed a loss by
+        luck."""
         others = [
             Ask(item, "candidate", "confirm")
             for item in self.order

@@ -2,8 +2,10 @@
 
 The candidate does the items in a fixed order. The items that the current skill fails come first, because they are most
 likely to cause a rejection. The gate stops as soon as the candidate can no longer win. The decision is the same as
-after all items, with fewer calls. Only the shortest beginning of the order that suffices for the decision is recorded,
-so the record does not depend on which calls end first.
+after all items, with fewer calls.
+
+Only the first items of the order that suffice for the decision are recorded. So the record does not depend on which
+calls end first.
 """
 
 from __future__ import annotations
@@ -27,10 +29,10 @@ from skillopt.training.rollout import another_round, require_few, roll_out_one
 SOLVED = 0.5
 """The minimum score of a solved item."""
 HARM = 0.2
-"""The minimum fall of an item's score that is regarded as harm."""
+"""If an item's score falls by more than this, the candidate does harm."""
 PROOF = 6
-"""Before a candidate without a gain is rejected, it must do this many items that the current skill solves: these show
-whether it does harm."""
+"""Before a candidate without a gain is rejected, it must do this many items that the current skill solves. These items
+show whether the candidate does harm."""
 
 
 async def strict_gate(
@@ -42,7 +44,8 @@ async def strict_gate(
     tag: str = "",
     rule: Rule = "strict",
 ) -> Verdict:
-    """Decide between the candidate and the current skill, whose score on each validation item is `current`."""
+    """Decide between the candidate and the current skill. `current` has the current skill's score on each validation
+    item."""
     if not candidate.applied:
         return skipped_verdict(current, ctx, gate="strict", rule=rule)
     with ctx.timed("gate"):
@@ -54,10 +57,10 @@ async def strict_gate(
 def settling_order(
     items: Mapping[str, Item], current: Mapping[str, float], edits: Sequence[Edit], changed: Mapping[str, int]
 ) -> list[str]:
-    """The items in the order in which they most likely cause a rejection. First come the items that the current skill
-    fails, those with few words of the edits before the others. Then come the items that the current skill solves, those
-    with many words of the edits before the others. In each group, items `changed` under earlier candidates come
-    first."""
+    """The items in the order in which they are done: first those that are most likely to cause a rejection. Items that
+    the current skill fails come before items that it solves. Among equals, items that `changed` most often under
+    earlier candidates come first. If they are still equal, failed items that share few words with the edits come first,
+    and solved items that share many."""
     touched = shared_words(items)(edits)
 
     return sorted(
@@ -66,7 +69,8 @@ def settling_order(
 
 
 def shared_words(items: Mapping[str, Item]) -> Callable[[Sequence[Edit]], dict[str, float]]:
-    """A function that returns, for some edits, how many words each item shares with them; rare words weigh more."""
+    """Return a function that gets edits and returns how many words each item shares with them. Rare words weigh
+    more."""
     words = {item_id: _words(item.content()) for item_id, item in items.items()}
     common = Counter(word for item_words in words.values() for word in item_words)
 
@@ -82,7 +86,7 @@ def _words(text: str) -> set[str]:
 
 
 class EarlyStop:
-    """The candidate's scores so far, and whether they suffice for a decision. The argument `shown` contains the first
+    """The candidate's scores so far, and whether they suffice for a decision. In every method, `shown` has the first
     items of the order."""
 
     def __init__(self, order: list[str], current: Mapping[str, float], rule: Rule) -> None:
@@ -114,13 +118,14 @@ class EarlyStop:
         return {item_id: self.refused[item_id] for item_id in shown if item_id in self.refused}
 
     def best_case(self, shown: Sequence[str]) -> float:
-        """The highest sum of scores that the candidate can reach: it solves every item that is not in `shown`."""
+        """The highest sum of scores that the candidate can reach. It reaches this sum if it solves every item that is
+        not in `shown`."""
         values = [self.scores[i] for i in shown if i in self.scores]
         return math.fsum(values) + len(self.counted(shown)) - len(values)
 
     def slack(self, shown: Sequence[str]) -> float:
-        """The amount by which the candidate's best possible sum of scores may still fall if the candidate is to win; at
-        0 or less it cannot win."""
+        """How far the candidate's highest possible sum of scores is above the current skill's sum. If this is 0 or
+        less, the candidate cannot win."""
         margin = self.best_case(shown) - math.fsum(self.current[i] for i in self.counted(shown))
         return margin - EPSILON if self.rule == "strict" else margin + EPSILON
 
@@ -142,8 +147,9 @@ class EarlyStop:
         return min(PROOF, sum(self.current[i] >= SOLVED for i in self.counted(self.order)))
 
     def won(self, items: Mapping[str, Item]) -> bool:
-        """True if the candidate wins even if every remaining item fails: no task type can fall any more, and the sum is
-        higher. At least one item must have failed, because the run ends after a skill that solves all."""
+        """True if the candidate wins even if it fails every remaining item: the score of no task type can fall any
+        more, and the sum is higher. But if the candidate has failed no item so far, the result is False: it may solve
+        all items, and then the run ends."""
         gains: dict[str, float] = {}
         for i in self.counted(self.order):
             gains[items[i].type] = gains.get(items[i].type, 0.0) + self.scores.get(i, 0.0) - self.current[i]
@@ -151,20 +157,22 @@ class EarlyStop:
         return safe and min(self.scores.values()) < 1
 
     def deciding_prefix(self) -> list[str]:
-        """The shortest beginning of the order that decides; the whole order if no shorter part does."""
+        """The first items of the order, as few as suffice for a decision; all items if fewer do not suffice."""
         prefixes = (self.order[:end] for end in range(len(self.order)))
         return next((prefix for prefix in prefixes if self.decided(prefix)), self.order)
 
     def settled_without(self, missing: Sequence[RolloutError]) -> bool:
-        """True if the gate is done: no item is missing, or the items before the first missing item decide."""
+        """True if the gate is done: no item is missing, or the items before the first missing item suffice for a
+        decision."""
         if not missing:
             return True
         first = min(self.order.index(error.item_id) for error in missing)
         return any(self.decided(self.order[:end]) for end in range(first + 1))
 
     def useful(self, running: Collection[str], workers: int) -> bool:
-        """True if one more item should start now: the calls in flight will probably not decide (judged by the losses so
-        far), or an idle worker would lead to one more round of calls at the end."""
+        """True if one more item should start now, for one of two reasons. The calls in flight will probably not suffice
+        for a decision, judged by the losses so far. Or a worker is idle now, and if it stays idle, the last calls need
+        one more turn."""
         slack = self.slack(self.order)
         if len(running) >= workers:  # starting a call that must wait for a worker saves no time
             return False
@@ -178,7 +186,8 @@ class EarlyStop:
         return 0 < (left % workers or workers) <= workers - len(running)
 
     def _likely_loss(self, *, solved: bool) -> float:
-        """The expected loss on an item that the current skill solves (fails, if not `solved`), from the results."""
+        """The expected loss on an item that the current skill solves (if `solved` is false: that it fails), from the
+        results so far."""
         seen = [1 - value for i, value in self.scores.items() if (self.current[i] >= SOLVED) == solved]
         return (math.fsum(seen) + (0.1 if solved else 1)) / (len(seen) + 1)
 
@@ -239,7 +248,7 @@ async def run_until_decided(
 
 
 def early_verdict(progress: EarlyStop, ctx: Context, gate: str) -> Verdict:
-    """The verdict from the first items that decide, with one sample per item."""
+    """The verdict from the first items that suffice for a decision, with one sample per item."""
     prefix, results = progress.deciding_prefix(), progress.results
     counted = progress.counted(prefix)
     kept = [item_id for item_id in prefix if item_id in counted]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from statistics import mean
 
 from skillopt.models.base import Message
@@ -52,11 +52,16 @@ LONGEST_REJECTED = 700
 MOST_WHOLE = 2
 """The number of rejected steps whose edits are shown with up to LONGEST_REJECTED tokens each."""
 UNDONE = "undone with the step"
+PENDING = "pending"
+"""What a request says of an edit that broke nothing although its candidate was rejected."""
+IN_PENDING = "in <pending>"
+NO_LONGER_PENDING = "tried again in a later step"
 FEW_ANSWERS = 4
 """The maximum number of possible answers with which guessing solves many tasks."""
 FEW_TOKENS = 10
 """If a skill has grown by more than this factor, it is described as new, not as changed."""
-_ABOUT_BLOCK = re.compile(r"^- <(\w+)> .*\n(?:  .*\n)*", re.MULTILINE)
+_ABOUT_DATA = re.compile(r"^- (?:<(\w+)>|`(score|in_skill)`) .*\n(?:  .*\n)*", re.MULTILINE)
+"""A list item of a prompt that explains a block, or a field of the data."""
 _METRICS = {
     "hard": " (hard: the share that is solved)",
     "soft": " (soft: the mean partial credit)",
@@ -98,7 +103,8 @@ def reflect_request(
         block("limits", _limits(skill, knowledge)),
         *_skill(skill, knowledge, trajectories),
         block("scores", _scores(trajectories, knowledge, how)),
-        block("history", "\n".join(_history(knowledge.tried[-MOST_STEPS:], shared))),
+        block("history", "\n".join(_history(knowledge.tried[-MOST_STEPS:], shared, knowledge.pending))),
+        block("pending", "\n".join(map(_pending_line, knowledge.pending))),
         block("short_form", _short_form(knowledge.short_form)),
         block("notes", knowledge.notes),
         "" if cause else findings_block(knowledge.findings),
@@ -209,10 +215,10 @@ def contrast(passes: Sequence[Trajectory]) -> list[Trajectory]:
 
 
 def _request(prompt: str, *parts: str) -> list[Message]:
-    """A request. List items of the prompt that begin with a block's tag are left out if the request has no such
-    block."""
+    """A request. List items of the prompt that explain a block or a field are left out if the request has no such
+    block or field."""
     user = "\n\n".join(part for part in parts if part)
-    absent = [match for match in _ABOUT_BLOCK.finditer(prompt) if f"<{match[1]}>" not in user]
+    absent = [m for m in _ABOUT_DATA.finditer(prompt) if (f"<{m[1]}>" if m[1] else f'"{m[2]}": ') not in user]
     for match in reversed(absent):
         prompt = prompt[: match.start()] + prompt[match.end() :]
     return [{"role": "system", "content": prompt}, {"role": "user", "content": user or "(nothing)"}]
@@ -355,13 +361,23 @@ def _share(trajectories: Sequence[Trajectory]) -> str:
     return f"{sum(t.score.hard >= 1 for t in trajectories)} of {len(trajectories)}"
 
 
-def _history(steps: Sequence[Tried], shared: SharedText = NOTHING_SHARED) -> list[str]:
-    """A line for each step. The newest rejected steps show longer edits, because these edits may come back."""
+def _pending_line(edit: Edit) -> str:
+    fields = {"op": edit.op, "section": edit.section, "anchor": edit.anchor, "text": edit.text}
+    return data_line({name: text for name, text in fields.items() if text})
+
+
+def _history(steps: Sequence[Tried], shared: SharedText = NOTHING_SHARED, pending: Sequence[Edit] = ()) -> list[str]:
+    """A line for each step. The newest rejected steps show longer edits, because these edits may come back. Edits that
+    are `pending` have a block of their own."""
     whole = [tried.step for tried in steps if tried.verdict != "accept"][-MOST_WHOLE:]
-    return [_tried_line(tried, shared, LONGEST_REJECTED if tried.step in whole else LONGEST_TRIED) for tried in steps]
+    waiting = {(edit.anchor, edit.text) for edit in pending}
+    return [
+        _tried_line(tried, shared, LONGEST_REJECTED if tried.step in whole else LONGEST_TRIED, waiting)
+        for tried in steps
+    ]
 
 
-def _tried_line(tried: Tried, shared: SharedText, longest: int) -> str:
+def _tried_line(tried: Tried, shared: SharedText, longest: int, waiting: Collection[tuple[str, str]]) -> str:
     rows = []
     for edit in tried.edits:
         applied = edit.fate == "applied"
@@ -369,7 +385,10 @@ def _tried_line(tried: Tried, shared: SharedText, longest: int) -> str:
         fields = {"op": edit.op, "file": edit.file, "section": edit.section, "anchor": trim_middle(edit.anchor, 40)}
         fields["text"] = trim_middle(edit.text, 40 if in_skill else longest if applied else LONGEST_TRIED)
         shown = {name: text for name, text in fields.items() if text}
-        rows.append({**shown, "fate": UNDONE if applied and not in_skill else edit.fate})
+        fate = UNDONE if applied and not in_skill else edit.fate
+        if fate == PENDING:
+            fate = IN_PENDING if (edit.anchor, edit.text) in waiting else NO_LONGER_PENDING
+        rows.append({**shown, "fate": fate})
     row: dict[str, str | int] = {"step": tried.step, "verdict": tried.verdict}
     if tried.before is None:
         row["validation"] = "not measured"
@@ -382,7 +401,9 @@ def _tried_line(tried: Tried, shared: SharedText, longest: int) -> str:
     if tried.remeasured is not None:
         row["current_skill_measured_again"] = f"{tried.remeasured:.2f}"
     if tried.verdict != "accept" and tried.measured:
+        kinds = ", ".join(f"{count} {KINDS[kind]}" for kind, count in tried.lost_kinds.items())
         counts = f"{tried.gained} solved that failed before, {tried.lost} failed that were solved before"
+        counts += f" ({kinds})" if kinds else ""
         row["of_the_validation_tasks"] = f"{tried.measured} tried, until enough was known: {counts}"
     types = {"task_types_helped": list(tried.helped), "task_types_broken": list(tried.broke)}
     seen = [{name: trim_middle(shared.rest(text), LONGEST_SEEN) for name, text in row.items()} for row in tried.outputs]

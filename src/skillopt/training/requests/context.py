@@ -8,7 +8,7 @@ from typing import Literal
 
 from skillopt.record.findings import TaskFinding
 from skillopt.record.state import Rejected, ShortForm, Tried
-from skillopt.skill import SizeLimits
+from skillopt.skill import Edit, SizeLimits
 from skillopt.tasks.base import Item, Trajectory
 from skillopt.tasks.failure_kinds import choices_of, expected
 
@@ -85,6 +85,8 @@ class OptimizerContext:
     """Earlier steps, with their edits and results."""
     rejected: Sequence[Rejected] = ()
     """Single edits that gates rejected, or that are pending; analysts must not repeat them."""
+    pending: Sequence[Edit] = ()
+    """Edits of rejected candidates that broke nothing; they are tried again together with new edits."""
     notes: str = ""
     """The optimizer's notes from earlier epochs (the meta skill)."""
     first_step: bool = False

@@ -24,14 +24,14 @@ from skillopt.training.edits.losses import loss_problem, unnamed_losses
 from skillopt.training.requests.findings import findings_schema, read_findings
 
 TEXT: dict[str, JsonValue] = {"type": "string"}
-WORDINGS = 3
+WORDINGS = 4
 """The maximum number of wordings of a minimal remedy."""
 _DROPPED = (
     "Every line, number, quoted string or example of the anchor that the text of a `modify` leaves out, each with the "
     "reason; empty if nothing is left out."
 )
 _MINIMAL = (
-    "Two or three wordings of one edit: only what is missing, in one or two sentences, without worked examples of "
+    "Two to four wordings of one edit: only what is missing, in one or two sentences, without worked examples of "
     "tasks. Each is tried alone; the best one is tried against all of `edits` together."
 )
 _GROUP = (

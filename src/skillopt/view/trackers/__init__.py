@@ -1,4 +1,4 @@
-"""Trackers send a run's events, as they happen, to tools that people already use. A tracker cannot harm the run."""
+"""Trackers send the events of a run, as they happen, to tools such as MLflow. If a tracker fails, the run continues."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BUILT_IN = {
 
 
 def check_trackers(settings: TrackersConfig) -> None:
-    """Refuse, before anything is paid, a tracker whose package is not installed."""
+    """Raise UserError if a tracker in the config needs a package that is not installed."""
     for name in settings.use:
         if name in _BUILT_IN and not _importable(_BUILT_IN[name][1]):
             raise UserError(
@@ -47,8 +47,8 @@ def _importable(module: str) -> bool:
 
 
 class Tracking:
-    """Listens to a run and calls its trackers. If a tracker fails, it is not called again, and `others` get an
-    event."""
+    """Listens to a run and calls its trackers. If a tracker fails, it is not called again, and the listeners in
+    `others` get an event."""
 
     def __init__(self, config: Config, others: tuple[Listener, ...] = (), passed_in: Sequence[Tracker] = ()) -> None:
         check_trackers(config.trackers)
@@ -121,7 +121,7 @@ class Tracking:
 
 
 def open_tracker(name: str) -> Tracker:
-    """The tracker of a name in the config; its package is imported only now."""
+    """The tracker with this name in the config. Its package is imported only now."""
     if name not in _BUILT_IN:
         return plugins.instance(plugins.load("trackers", name, key="trackers.use", known=_BUILT_IN))  # type: ignore[no-any-return]
     module = importlib.import_module(f"skillopt.view.trackers.to_{name}")

@@ -28,7 +28,8 @@ class About:
 
     @property
     def id(self) -> str:
-        """An id that is the same in every session of the run, so a resumed run continues in the same place."""
+        """An id that is the same in every session of the run. With it, a resumed run continues its record in the
+        tracker."""
         return hashlib.sha256(str(self.folder.resolve()).encode()).hexdigest()[:16]
 
 
@@ -56,7 +57,7 @@ class Tracker(Protocol):
 
 
 def step_scalars(record: StepRecord) -> dict[str, float]:
-    """The measured values of a step by name. Names have a slash: trackers group their curves by the part before it."""
+    """The measured values of a step by name. Trackers group their curves by the part of the name before the slash."""
     evidence, edits = record.evidence, record.edits
     scalars: dict[str, float | None] = {
         "score/train": record.train_score,

@@ -1,4 +1,4 @@
-"""MLflow: a tracking server, or files in the run's folder if the config names no server."""
+"""Sends a run to an MLflow server; if the config names no server, writes MLflow's files into the run's folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LONGEST = 500
 
 
 class MLflow:
-    """Sends metrics by step to MLflow, and every version and the report as artifacts."""
+    """Sends the metrics of each step to MLflow, and every version and the report as artifacts."""
 
     def begin(self, about: About) -> None:
         self._client = client = MlflowClient(tracking_uri=about.settings.mlflow_uri or about.folder.resolve().as_uri())
@@ -31,8 +31,10 @@ class MLflow:
         self._id, artifacts = run.info.run_id, urlsplit(run.info.artifact_uri)
         inside = Path(unquote(artifacts.path)).resolve().is_relative_to(about.folder.resolve())
         if not about.settings.mlflow_uri and not (artifacts.scheme in {"", "file"} and inside):
-            # the artifacts' folder is named by a file in the run's folder, which may come from a different person
-            raise UserError(f"{about.folder}: its artifacts would be written outside of the run")
+            # a file in the run's folder, perhaps from a different person, names the folder of the artifacts
+            raise UserError(
+                f"{about.folder}: MLflow would write its artifacts outside of the run's folder; remove this folder"
+            )
         if earlier:
             client.update_run(self._id, status="RUNNING")
         else:

@@ -1,4 +1,4 @@
-"""OpenTelemetry: a span for the run and one for each step, over OTLP/HTTP or into a file of the run's folder.
+"""Makes OpenTelemetry spans for the run and for each step. Sends them over OTLP/HTTP, or writes them into a file.
 
 The attributes for kind, input, output and metadata have OpenInference's names, so tools such as Phoenix show them.
 """
@@ -22,7 +22,7 @@ from skillopt.view.trackers.base import About
 
 _KIND = "openinference.span.kind"
 _LONGEST = 16_000
-"""The maximum number of characters of a skill in a span; collectors refuse much longer ones."""
+"""The maximum number of characters of a skill in a span; collectors refuse much longer texts."""
 
 
 class OpenTelemetry:

@@ -18,7 +18,7 @@ from skillopt.view.trackers.base import About
 
 
 class TensorBoard:
-    """Writes values as curves, and the config, every version and the final report as text."""
+    """Writes the values of each step as curves, and the config, every version and the final report as text."""
 
     def begin(self, about: About) -> None:
         self._writer = EventFileWriter(str(about.folder))

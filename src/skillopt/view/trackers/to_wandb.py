@@ -1,4 +1,4 @@
-"""Weights & Biases: offline in the run's folder (`wandb sync` sends it later), or online."""
+"""Sends a run to Weights & Biases, or stores it in the run's folder, from where `wandb sync` sends it later."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from skillopt.view.trackers.base import About
 
 
 class WandB:
-    """Sends curves by step to Weights & Biases, every version as an artifact, and the report as files."""
+    """Sends the values of each step to Weights & Biases as curves, and every version and the report as artifacts."""
 
     def begin(self, about: About) -> None:
         self._id = about.id
