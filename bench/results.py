@@ -4,6 +4,7 @@
     python bench/results.py run --set tickets --target 0.5b --optimizer none --seed 1
     python bench/results.py run --set cards --target 1.5b --optimizer handoff --method ours --seed 1 --box LETTERS
     python bench/results.py keep FOLDER            # commit a finished cell: its figures and its recording
+    python bench/results.py fresh --set procedure --target 0.5b      # measure the cells' skills on 96 fresh items
     python bench/results.py table                  # only fill the page
 
 A cell is a task set, a target, an optimizer, a method and a seed; bench/learning/README.md explains each. Cells run one
@@ -19,7 +20,9 @@ import itertools
 import sys
 from pathlib import Path
 
+from learning import make_tasks
 from learning.cells import METHODS, OPTIMIZERS, TARGETS, Cell
+from learning.fresh import measure_fresh, with_skills
 from learning.keep import MEASURED, keep, replayed
 from learning.plots import write_plots
 from learning.recording import RECORDINGS, Recording
@@ -96,6 +99,15 @@ def table(options: argparse.Namespace) -> int:
     return 0
 
 
+def fresh(options: argparse.Namespace) -> int:
+    """Measure the skills of committed cells on fresh items."""
+    results = [CellResult.read(path) for path in sorted(MEASURED.glob("*.json"))]
+    for result in with_skills(results, options.set, options.target):
+        outcomes = measure_fresh(result, options.items)
+        print(f"{result.cell.name}: {sum(outcomes.values()) / len(outcomes):.2f}", flush=True)
+    return 0
+
+
 def keep_cell(options: argparse.Namespace) -> int:
     cell = Cell.of(options.name or options.folder.name)
     job = Job(cell=cell, out=options.out, data=options.data, box=options.box)
@@ -106,8 +118,8 @@ def keep_cell(options: argparse.Namespace) -> int:
 
 
 def arguments() -> argparse.ArgumentParser:
-    shared = argparse.ArgumentParser(add_help=False)
-    shared.add_argument("--out", type=Path, default=OUT, help="folder of all cells; default: outputs/bench")
+    shared = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)  # before or after the command
+    shared.add_argument("--out", type=Path, help="folder of all cells; default: outputs/bench")
     shared.add_argument("--data", type=Path, help="folder of the published sets: bbh/ and formula/")
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw, parents=[shared])
@@ -126,13 +138,19 @@ def arguments() -> argparse.ArgumentParser:
     kept.add_argument("folder", type=Path, help="the cell's folder")
     kept.add_argument("--as", dest="name", default="", help="the cell's name, if it is not the folder's name")
     kept.add_argument("--box", type=Path, help="folder of the cell's letters, if it is not in the cell's folder")
+    more = commands.add_parser("fresh", parents=[shared], help="measure the skills of committed cells on fresh items")
+    more.set_defaults(do=fresh)
+    more.add_argument("--set", required=True, choices=make_tasks.SETS)
+    more.add_argument("--target", required=True, choices=TARGETS)
+    more.add_argument("--items", type=int, default=96, help="the number of fresh items; default: 96")
     commands.add_parser("table", parents=[shared], help="fill docs/results.md").set_defaults(do=table)
     return parser
 
 
 def main(given: list[str] | None = None) -> int:
     options = arguments().parse_args(given)
-    options.out = options.out.resolve()
+    options.out = getattr(options, "out", OUT).resolve()
+    options.data = getattr(options, "data", None)
     if options.do is run:
         options.method, options.seed = options.method or ["ours"], options.seed or [1, 2, 3]
     for name in ("data", "box"):

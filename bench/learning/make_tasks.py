@@ -160,13 +160,32 @@ def make(name: str) -> dict[str, list[Fields]]:
     }
 
 
+def fresh(name: str, size: int) -> list[Fields]:
+    """Return further items of a set, none of which is in its splits."""
+    draw, ask, answer = SETS[name]
+    rng = random.Random(f"learning bench, fresh: {name}")
+    known = {item["question"] for items in make(name).values() for item in items}
+    found: dict[str, Fields] = {}
+    while len(found) < size:
+        fields = draw(rng)
+        if ask(fields) not in known:
+            found.setdefault(ask(fields), fields)
+    return [
+        {"id": f"{name}-fresh-{n:03}", "question": question, "answer": answer(fields)}
+        for n, (question, fields) in enumerate(found.items(), 1)
+    ]
+
+
+def write(items: list[Fields], path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = [{key: item[key] for key in ("id", "question", "answer")} for item in items]
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+
+
 def main() -> None:
     for name in SETS:
         for split, items in make(name).items():
-            path = HERE / "tasks" / name / split / "items.jsonl"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            rows = [{key: item[key] for key in ("id", "question", "answer")} for item in items]
-            path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+            write(items, HERE / "tasks" / name / split / "items.jsonl")
 
 
 if __name__ == "__main__":

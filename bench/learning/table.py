@@ -18,11 +18,12 @@ from skillopt.record.files import write_atomic
 from skillopt.statistics import gain_interval, interval, permutation_p, seeds_interval
 
 from .cells import METHODS, OPTIMIZERS, TARGETS, WITHOUT, Cell, baseline_of
+from .fresh import read_fresh
 from .mechanisms import NOTHING
 from .result import CellResult, Outcomes, mean
 from .sets import SETS
 
-MEASURED, COMPARED, MECHANISM, FAILED = "measured", "compared", "mechanisms", "failed"
+MEASURED, COMPARED, MECHANISM, FAILED, FRESH = "measured", "compared", "mechanisms", "failed", "fresh"
 Group = tuple[str, str, str, str]
 """The cells of one row: set, target, optimizer, method."""
 HEADING = (
@@ -30,6 +31,7 @@ HEADING = (
     "| requests | tokens, k | minutes |"
 )
 AGAINST = "| set | target | optimizer | against | seeds | ours | the other | difference | p |"
+MORE = "| set | target | fresh items | ours, each seed | gepa, each seed | ours | gepa | difference | p over runs |"
 LOST = "| set | target | without | test, each seed | test | difference | p | rollouts | requests |"
 
 
@@ -46,6 +48,7 @@ def tables(results: Iterable[CellResult]) -> dict[str, str]:
     rows = [_row(group, own, none) for group, own in whole.items()]
     failed = [result for result in found if result.error]
     return {
+        FRESH: _fresh(),
         MEASURED: _table(HEADING, rows) if rows else "No cell is finished yet.",
         COMPARED: _compared(whole),
         MECHANISM: _mechanisms(groups),
@@ -70,6 +73,28 @@ def _row(group: Group, own: list[CellResult], none: dict[Cell, CellResult]) -> s
         _mean(own, lambda r: r.minutes),
     ]
     return f"| {' | '.join([*group, *figures])} |"
+
+
+def _fresh() -> str:
+    """Return the table of the cells' skills on fresh items, with all seeds of SkillOpt and of gepa."""
+    rows, found = [], read_fresh()
+    for (name, target, method), ours in found.items():
+        theirs = found.get((name, target, "gepa"), {})
+        if method != "ours" or not theirs:
+            continue
+        runs = [[mean(own[seed]) for seed in sorted(own)] for own in (ours, theirs)]
+        items = sorted(next(iter(ours.values())))
+        gap = [fmean(o[i] for o in ours.values()) - fmean(t[i] for t in theirs.values()) for i in items]
+        seeds = (", ".join(f"{score:.2f}" for score in own) for own in runs)
+        means = (f"{fmean(own):.2f}" for own in runs)
+        figures = [
+            *seeds,
+            *means,
+            f"{fmean(gap):+.2f} {_range(gain_interval(gap), sign=True)}",
+            _p(runs_p([tuple(runs)])),
+        ]
+        rows.append(f"| {' | '.join([name, target, str(len(items)), *figures])} |")
+    return _table(MORE, rows) if rows else "No skill has been measured on fresh items."
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Answers requests about evaluations, comparisons and checks: their results and their items. The page or a terminal may
+"""Answers requests for the results and items of evaluations, comparisons and checks. The page or a terminal may
 have started them."""
 
 from __future__ import annotations

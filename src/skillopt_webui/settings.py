@@ -1,4 +1,4 @@
-"""The page's limits: its folders, its address and its token."""
+"""What the page may use: its folders, its address and its token."""
 
 from __future__ import annotations
 

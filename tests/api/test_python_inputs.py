@@ -102,7 +102,7 @@ async def says_yes(*arguments: Any, **more: Any) -> Any:
         ({"vetoes": [broken]}, "veto 'broken': ZeroDivisionError: division by zero"),
         (
             {"vetoes": [lambda before, after: None]},
-            "veto '<lambda>': returned None; return True to accept, False or a reason",
+            "veto '<lambda>': returned None; return True to accept the candidate; return False or a text",
         ),
         ({"vetoes": 5}, "vetoes: 5 is not a list of functions"),
         ({"schedule": broken}, "schedule 'broken': ZeroDivisionError"),

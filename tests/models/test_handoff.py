@@ -516,3 +516,16 @@ def test_waiting_at_a_shared_folder_of_letters_goes_on_until_one_is_open(tmp_pat
     later.start()
     assert len(wait_for_letter(tmp_path, 60)["letters"]) == 1
     later.join()
+
+
+def test_waiting_at_an_empty_folder_goes_on_until_it_has_a_letter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skillopt.models.handoff.status.BEGINS", 0.0)
+    with pytest.raises(UserError, match="neither a run's folder"):
+        wait_for_letter(tmp_path, 0.1)
+    request = ChatRequest(messages=({"role": "user", "content": "Which?"},))
+    later = threading.Timer(0.5, lambda: Box(tmp_path, "run").post(request, "text"))
+    later.start()
+    assert len(wait_for_letter(tmp_path, 60)["letters"]) == 1
+    later.join()

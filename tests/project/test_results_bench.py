@@ -36,6 +36,7 @@ from support import REPO, Spy, context
 
 sys.path.insert(0, str(REPO / "bench"))
 
+from learning import make_tasks
 from learning.cells import METHODS, Cell, baseline_of
 from learning.keep import MEASURED, keep, replayed
 from learning.mechanisms import MECHANISMS
@@ -349,7 +350,8 @@ def test_the_command_shows_all_cells_of_the_machine_and_leaves_out_what_cannot_b
 
     page = tmp_path / "page.md"
     markers = (
-        f"<!-- {name} -->\n<!-- end of {name} -->\n" for name in ("measured", "compared", "mechanisms", "failed")
+        f"<!-- {name} -->\n<!-- end of {name} -->\n"
+        for name in ("fresh", "measured", "compared", "mechanisms", "failed")
     )
     page.write_text("".join(markers), encoding="utf-8")
     for name, place in {
@@ -371,6 +373,21 @@ def test_the_command_shows_all_cells_of_the_machine_and_leaves_out_what_cannot_b
     assert "left out; first install its package: pip install '.[alfworld]'" in capsys.readouterr().out
     assert "| cards | 0.5b |" in page.read_text(encoding="utf-8")
     assert "| tickets | 0.5b |" in page.read_text(encoding="utf-8")
+
+
+def test_fresh_items_are_in_no_split_and_their_table_compares_all_seeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh = [item["question"] for item in make_tasks.fresh("procedure", 40)]
+    known = {item["question"] for items in make_tasks.make("procedure").values() for item in items}
+    assert len(set(fresh)) == 40
+    assert not known & set(fresh)
+    monkeypatch.setattr("learning.fresh.FRESH", tmp_path)
+    for name, scores in {"ours-1": (1, 1), "ours-2": (1, 0), "gepa-1": (0, 1), "gepa-2": (0, 0)}.items():
+        path = tmp_path / f"procedure-0.5b-handoff-{name}.json"
+        path.write_text(json.dumps(dict(zip("ab", scores, strict=True))), encoding="utf-8")
+    table = tables([])["fresh"]
+    assert "| procedure | 0.5b | 2 | 1.00, 0.50 | 0.50, 0.00 | 0.75 | 0.25 | +0.50 [" in table
 
 
 def test_a_plot_has_a_line_for_each_method(tmp_path: Path) -> None:

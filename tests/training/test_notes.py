@@ -13,6 +13,7 @@ from skillopt.models.base import ChatReply, ChatRequest
 from skillopt.record.directory import RunDirectory
 from skillopt.record.files import read_json
 from skillopt.record.state import State
+from skillopt.sim.model import TOPICS, code_for
 from skillopt.training import epoch_end
 from support import SIM, SMALL, Spy, skillopt, train_short, train_sim
 
@@ -102,6 +103,14 @@ def test_without_notes_the_file_says_why_and_nothing_is_asked(
     run = RunDirectory(train_sim(tmp_path, *NOTED, *settings).path)
     assert memory(run, 1) == f"No notes: {why}.\n"
     assert State.read(run.state).memory == ""
+
+
+def test_an_epoch_in_which_no_edit_was_tried_asks_for_no_notes(tmp_path: Path) -> None:
+    skill, optimizer = tmp_path / "all.md", Spy()
+    skill.write_text("".join(f"- For {topic}, answer {code_for(topic, 0)}.\n" for topic in TOPICS))
+    run = RunDirectory(train_short(tmp_path, *NOTED, f"train.init_skill={skill}", models={"optimizer": optimizer}).path)
+    assert memory(run, 1) == "No notes: no edit was tried in this epoch.\n"
+    assert not optimizer.requests
 
 
 def test_a_lost_reply_keeps_the_notes_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,7 +120,7 @@ def test_fresh_begins_another_run_and_the_next_command_goes_on_with_that(tmp_pat
 
 
 def test_resume_without_a_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no such run to resume"):
+    with pytest.raises(UserError, match="there is no run to resume"):
         train_sim(tmp_path, mode="resume")
 
 

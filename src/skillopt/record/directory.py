@@ -271,8 +271,8 @@ class RunDirectory:
 
 
 ANNOUNCED_IN = "SKILLOPT_ANNOUNCED_IN"
-"""The environment variable with the path of a file. A command writes into this file which folder it works in, so the
-program that started the command knows the folder."""
+"""The environment variable with the path of a file. A command writes the path of its working folder into this file, so
+the program that started the command knows the folder."""
 
 
 def announce(folder: Path, *, finished: bool = False) -> None:

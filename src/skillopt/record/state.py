@@ -62,7 +62,7 @@ class Tried(BaseModel):
     remeasured: float | None = None
     """The score of the skill before the step, with the fresh samples that the step's gate took."""
     measured: int = 0
-    """The number of validation tasks that the gate used to decide."""
+    """The number of validation tasks on which the gate based its decision."""
     gained: int = 0
     """Of the `measured` tasks, the number that the candidate solved and the skill before it failed."""
     lost: int = 0

@@ -45,7 +45,7 @@ def rules(skill: Skill) -> list[Part]:
 
 
 def without_lines(skill: Skill, lines: Sequence[tuple[int, int]]) -> Skill:
-    """The document without several rules, each given by its first and last line, from 1. If a rule is between two blank
+    """The document without several rules, each given by the numbers of its first and last line (from 1). If a rule is between two blank
     lines, one of these blank lines is removed, too."""
     gone = {number for first, last in lines for number in range(first, last + 1)}
     kept: list[str] = []

@@ -77,7 +77,7 @@ def cells_of(selection: Any) -> list[Any]:
 
 
 def formulas(path: str, position: str) -> bool:
-    """Does a cell of the position contain a formula? Only a spreadsheet program can compute its value."""
+    """Does any cell at this position contain a formula? Only a spreadsheet program can compute a formula's value."""
     book = openpyxl.load_workbook(path)
     named = [(sheet, cells) for sheet, cells in ranges(position, book.sheetnames) if sheet in book.sheetnames]
     return any(cell.data_type == "f" for sheet, cells in named for cell in cells_of(book[sheet][cells]))

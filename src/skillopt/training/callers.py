@@ -50,8 +50,8 @@ async def open_models(
 ) -> AsyncIterator[dict[str, ChatModel]]:
     """Open a model for every role; a role that is not in `roles` gets a model that refuses every call.
 
-    Models that are opened here, by their names, are closed at the end; models that are passed in stay open. No model is
-    called, but names, URLs and keys are checked.
+    Models in `passed` are used as they are, and stay open at the end. The other models are opened by their names, and
+    closed at the end. No model is called, but names, URLs and keys are checked.
     """
     async with AsyncExitStack() as stack:
         models: dict[str, ChatModel] = {}
@@ -99,8 +99,8 @@ def make_callers(
 
 
 def _is_deterministic(model: ChatModel, settings: RoleSettings) -> bool:
-    """The config's value of `deterministic`; if it is not set: True if the model is deterministic and the temperature
-    is 0."""
+    """The config's value of `deterministic`. If the config has none, True if the model is deterministic and the
+    temperature is 0."""
     if settings.deterministic is not None:
         return settings.deterministic
     return model.deterministic and not settings.temperature

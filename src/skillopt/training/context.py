@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 class BackgroundTasks:
     """Starts work in parallel with the loop. A caller that needs a result awaits its task; `settle` waits for all
-    tasks. No task may run on after the end of the session, because the calls of the task cost money."""
+    tasks. When the session ends, no task may still run, because its calls would cost money."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -74,16 +74,14 @@ class Context:
     seconds: dict[str, float] = field(default_factory=dict)
     """Seconds spent so far, by stage; only for telemetry."""
     executor: Executor = field(default_factory=Executor)
-    """The executor, which does and scores the tasks."""
     background: BackgroundTasks = field(default_factory=BackgroundTasks)
-    """Work that was started in parallel with the loop."""
     changed: Mapping[str, int] = field(default_factory=dict)
     """How often each validation item scored differently under a candidate of an earlier step."""
     low_priority: bool = False
     """True if nothing waits for this work yet, so its calls use only free slots."""
     expect: Callable[[Skill], None] | None = None
-    """A function that a gate calls with the candidate as soon as it is certain that the gate will accept this
-    candidate, even if items are still running."""
+    """A function that a gate calls with the candidate as soon as it is certain that the gate will accept it, even if
+    items are still running."""
 
     @property
     def grader(self) -> Caller:

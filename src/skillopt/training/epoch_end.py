@@ -55,7 +55,8 @@ async def end_epoch(
     knowledge = optimizer_context(state, optimizer.learning_rate, ctx)
     compared = finished and optimizer.use_slow_update and ctx.epoch >= 2
     comparison, pairs = await compare(state, previous, skill, ctx) if compared else (None, [])
-    asked = optimizer.use_meta_skill and not isinstance(ctx.optimizer.model, NoModel)
+    tried = any(step.epoch == ctx.epoch for step in state.tried) or bool(pairs)  # else there is nothing to note
+    asked = tried and optimizer.use_meta_skill and not isinstance(ctx.optimizer.model, NoModel)
     notes = ctx.background.start(meta_skill(previous, skill, pairs, knowledge, ctx)) if asked else None
     slow = None
     if comparison:
@@ -192,8 +193,10 @@ def _remember(state: State, answer: CheckedReply[str] | None, ctx: Context) -> M
 def _why_none(answer: CheckedReply[str] | None, ctx: Context) -> str:
     if answer:
         return "the optimizer's reply could not be used" if answer.lost else "the optimizer wrote none"
-    off = not ctx.config.optimizer.use_meta_skill
-    return "optimizer.use_meta_skill is false" if off else "this run has no optimizer model"
+    if not ctx.config.optimizer.use_meta_skill:
+        return "optimizer.use_meta_skill is false"
+    without = isinstance(ctx.optimizer.model, NoModel)
+    return "this run has no optimizer model" if without else "no edit was tried in this epoch"
 
 
 _EQUAL = "both epochs ended with the same skill"

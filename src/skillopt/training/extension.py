@@ -1,4 +1,4 @@
-"""Decides when a run is over before its last step, and reopens finished runs."""
+"""Decides whether a run ends before its last step, and reopens finished runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def reopen(
     run: RunDirectory, state: State, config: Config, plan: Sequence[Sequence[Step]], parts: Parts
 ) -> Phase | None:
     """Reopen a finished run if the config asks for more epochs, or for a test score that the run does not have yet.
-    Return the new phase if there are more epochs. The run is open again as soon as the state is written."""
+    Return the new phase if there are more epochs, else None. The run is open again as soon as the state is written."""
     if state.status != "finished":
         return None
     stale, state.stale_steps = state.stale_steps, 0  # an extended run counts steps without gain from 0

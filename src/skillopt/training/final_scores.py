@@ -244,7 +244,8 @@ async def do_nothing(env: Env, split: str, metric: str) -> ScoreWithInterval | N
 
 
 async def _values(env: Env, split: str, metric: str, output: Callable[[Item], str]) -> list[float]:
-    """The scores of these outputs, without items that cannot be scored; empty if scores are noisy."""
+    """The scores of the outputs that `output` returns for the items, without items that cannot be scored; empty if
+    scores are noisy."""
     if is_noisy(env):
         return []
     found = []

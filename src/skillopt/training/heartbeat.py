@@ -65,7 +65,8 @@ async def _beat(ctx: Context) -> None:
 
 
 class ThrottleWatch:
-    """Watches for endpoints that reject calls because there are too many, and repeats the report while this lasts."""
+    """Watches for endpoints that reject calls because too many arrive, and repeats the report as long as an endpoint
+    does so."""
 
     def __init__(self, ctx: Context, callers: Mapping[str, Caller]) -> None:
         self._ctx = ctx
@@ -95,7 +96,7 @@ class ThrottleWatch:
 
 
 def _letters(ctx: Context, reported: set[int]) -> WaitingLetters:
-    """How many letters the run waits for, and their folder. Each new letter is reported once."""
+    """The number of letters for which the run waits, and their folder. Each new letter is reported once."""
     waiting = dict(ctx.optimizer.model.waiting)
     folder = str(next(iter(waiting.values()), ""))
     if new := sorted(waiting.keys() - reported):

@@ -36,7 +36,7 @@ def initial_of(config: Config) -> Skill:
     if config.env.name != "trigger":
         return skill
     if file is None:
-        raise UserError("train.init_skill: a description can only be trained in its package; name the package's SKILL.md")
+        raise UserError("train.init_skill: a description is trained in its package; name the package's SKILL.md")
     if not config.env.options.get("package"):
         raise UserError("env.options.package: name the package whose description is trained, or use --description")
     return Skill(open_package(file).description)
@@ -66,7 +66,8 @@ def given_feedback(config: Config) -> list[Comment]:
     path = Path(config.gradient.feedback)
     path = path / "comments.jsonl" if path.is_dir() else path.resolve()
     if not path.is_file():
-        raise UserError(f"gradient.feedback: '{config.gradient.feedback}' has no comments.jsonl; name a run's folder")
+        fix = "name the folder of a run that has comments, or leave the key empty"
+        raise UserError(f"gradient.feedback: '{config.gradient.feedback}' has no comments.jsonl; {fix}")
     comments = feedback_of(path)
     refuse_secrets(" ".join(comment.text for comment in comments), f"gradient.feedback: '{path}'")
     return comments

@@ -14,7 +14,7 @@ from skillopt.tasks.judge import judge_options, setup_hash
 
 
 def judge_model(config: Config) -> str:
-    """The name of the model that judges: the optimizer's if the config names no judge."""
+    """The name of the model that judges; if the config names no judge, this is the optimizer."""
     return config.models.judge_model or config.models.optimizer_model
 
 
@@ -25,7 +25,7 @@ def read_calibration(path: str) -> JudgeCalibration:
         raise UserError(f"models.judge_calibration: {path}: {error.strerror or error}") from None
     except ValidationError:
         raise UserError(
-            f"models.judge_calibration: {path}: is not a calibration; write it with skillopt judge calibrate"
+            f"models.judge_calibration: {path}: is not a calibration; write one with `skillopt judge calibrate`"
         ) from None
 
 

@@ -134,8 +134,8 @@ class BatchReader:
 
 
 def deep_minibatches(trajectories: list[Trajectory], patches: list[Patch], ctx: Context) -> list[Minibatch]:
-    """One minibatch for each cause that no edit answers, if the cause has more than the share `deep_reflect_threshold`
-    of the failures."""
+    """One minibatch for each cause that no edit answers, if more than the share `deep_reflect_threshold` of the
+    failures have this cause."""
     failures_by_cause = causes(patches, trajectories)
     failures = sum(t.score.hard < 1 for t in trajectories)
     least = max(1, ctx.config.gradient.deep_reflect_threshold * failures)

@@ -34,8 +34,8 @@ PAUSES = (1.0, 5.0)
 Besides, every call has its own retries."""
 
 LEARNING = {"rollout", "wording", "second_look"}
-"""Stages that hide a part of the skill from the target: if the skill has a worked example of the same task, the target
-does not see this example. To copy it would teach nothing."""
+"""Stages that hide a part of the skill: if the skill has a worked example of the same task, the target does not see
+this example, because copying it would teach nothing."""
 
 Work = Callable[[], Awaitable[Trajectory | RolloutError]]
 
@@ -278,7 +278,7 @@ def require_most(results: Sequence[Trajectory | RolloutError], what: str) -> Non
 
 
 def require_few(refused: Mapping[str, str], total: int, *, set_aside: int = 0) -> None:
-    """Stop the run if too many items of a split cannot be measured: all items, or at least two that are more than a
+    """Stop the run if too many items of a split cannot be measured: all items, or at least two items and more than a
     tenth.
 
     `total` is the number of items that were tried now; `set_aside` is the number of items that were set aside earlier.

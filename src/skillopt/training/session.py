@@ -39,9 +39,9 @@ from skillopt.training.schedule import Schedule
 from skillopt.version import METHOD, __version__
 
 Mode = Literal["auto", "resume", "fresh", "separate"]
-"""How to choose the run. auto: continue the run of this config, else extend its run with fewer epochs, else begin a new
-run; resume: continue or extend a run, but never begin one; fresh: always begin a new run; separate: like auto, but
-never extend a run, so trainings can be compared."""
+"""How to choose the run. `auto`: continue the run of this config; if there is none, extend the run that differs only in
+having fewer epochs; else begin a new run. `resume`: continue or extend a run, but never begin one. `fresh`: always
+begin a new run. `separate`: like `auto`, but never extend a run, so that trainings can be compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +86,7 @@ async def open_session(
         run = key.new() if earlier is None or mode == "fresh" else earlier
         if mode == "resume" and not run.state.exists():
             what = "no earlier run has this config, data and initial skill"
-            raise UserError(f"{run.root}: no such run to resume; {what}")
+            raise UserError(f"{run.root}: there is no run to resume, because {what}; begin one without --resume")
         if not run.state.exists():
             await refuse_two_scores(env)
         source = _abandoned(earlier, config) if mode == "fresh" else None
@@ -150,7 +150,7 @@ def write_config(run: RunDirectory, config: Config) -> None:
 
 
 def _check(config: Config, env: Env) -> None:
-    """Raise an error for settings that do not fit each other or the env, before any model is opened."""
+    """Before any model is opened, raise an error for settings that do not fit each other or the env."""
     if is_noisy(env) and config.evaluation.gate == "strict":
         raise UserError(
             f"env '{env.name}': its scores are noisy, and a strict gate mistakes luck for progress; "
@@ -162,8 +162,8 @@ def _check(config: Config, env: Env) -> None:
 
 
 def _abandoned(older: RunDirectory | None, config: Config) -> RunDirectory | None:
-    """The unfinished run that a fresh run replaces because the two runs have different methods; the fresh run uses its
-    paid replies again."""
+    """The unfinished run that a fresh run replaces because the two runs have different methods. The fresh run uses the
+    paid replies of the unfinished run again."""
     if older is None or not older.state.exists():
         return None
     state = State.read(older.state)
@@ -172,8 +172,8 @@ def _abandoned(older: RunDirectory | None, config: Config) -> RunDirectory | Non
 
 def _scored_otherwise(run: RunDirectory, config: Config) -> RunDirectory | None:
     """The newest other run that sends the same requests: it differs only in its scorer, or in code and data that the
-    config names. The new run uses its paid replies. A reply is looked up by its whole request, so a request never gets
-    the reply to a different request."""
+    config names. The new run uses the paid replies of this other run. A reply is looked up by its whole request, so a
+    request never gets the reply to a different request."""
     runs = []
     for other in sibling_runs(run, config.train.seed):
         recorded = recorded_settings(other)
@@ -216,13 +216,13 @@ def _read_state(run: RunDirectory, config: Config) -> State | None:
         how = f"by SkillOpt {begun}, which trains by another method. {verb} it with that version (pip install "
         how += f"skillopt=={begun})"
     raise UserError(
-        f"{run.root}: this run was begun {how}, or start again with --fresh: its paid replies are used again"
+        f"{run.root}: this run was begun {how}, or start a new run with --fresh, which uses the paid replies again"
     )
 
 
 def _extends(run: RunDirectory, state: State, epochs: int) -> bool:
-    """True if a training of `epochs` epochs extends the run. Raises an error if the run is unfinished and has a
-    different number of epochs, or if it is finished and has more epochs."""
+    """True if a training of `epochs` epochs extends the run. Raises an error if the run has more epochs, or if it is
+    unfinished and has a different number of epochs."""
     planned = state.phases[-1].epochs if state.phases else epochs
     if state.status != "finished" and epochs != planned:
         raise UserError(

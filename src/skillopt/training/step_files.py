@@ -48,7 +48,7 @@ class StepWork:
     ranked: list[Ranked]
     credited: Credited
     short_form: ShortForm | None
-    """The minimal remedy with its scores; None if the gate was not asked about one."""
+    """The minimal remedy with its scores; None if the gate did not try a minimal remedy."""
 
     @property
     def pool(self) -> EditPool:
@@ -158,7 +158,7 @@ def count_changes(state: State, credited: Credited) -> None:
 
 
 def _is_new(edit: Edit) -> bool:
-    """True if this step proposed the edit; False if an earlier step proposed the edit, and has counted it already."""
+    """True if this step proposed the edit; False if the edit is from an earlier step, which has counted it already."""
     return not edit.source.startswith(CARRIED)
 
 
@@ -198,8 +198,8 @@ def _apply_verdict(state: State, skill: Skill, credited: Credited, kept: Sequenc
 
 
 def record_rejections(state: State, credited: Credited, kept: Sequence[Edit], ctx: Context) -> None:
-    """Remember the edits that were left out, and the edits of a rejected candidate that do not stay pending, so that
-    the exemplar analyst does not propose them again."""
+    """Remember the rejected edits that do not stay pending, so that the exemplar analyst does not propose them
+    again."""
     newest = ctx.config.optimizer.rejected_buffer
     gone = dict.fromkeys(edit for edit in credited.rejected_edits if edit not in kept)
     entries = [Rejected(step=ctx.step, edit=edit) for edit in gone]
@@ -207,7 +207,7 @@ def record_rejections(state: State, credited: Credited, kept: Sequence[Edit], ct
 
 
 def update_scores(state: State, verdict: Verdict) -> None:
-    """Unless the gate accepted the candidate, update the current skill's known scores with the scores that the gate
+    """If the gate did not accept the candidate, update the current skill's known scores with the scores that the gate
     measured again."""
     if verdict.known_scores and not verdict.accepted:
         state.val = {**state.val, **verdict.known_scores}
@@ -216,9 +216,9 @@ def update_scores(state: State, verdict: Verdict) -> None:
 def accept(
     state: State, skill: Skill, candidate: Applied, verdict: Verdict, ctx: Context, *, kind: Literal["edit", "guidance"]
 ) -> None:
-    """Make the candidate the current skill, and the best skill if the gate measured a gain.
+    """Make the candidate the current skill. Make it also the best skill if the gate measured a gain.
 
-    A skill with new guidance becomes the best skill also at an equal score, because guidance is part of the result.
+    A skill with new guidance becomes the best skill even at an equal score, because guidance is part of the result.
     """
     state.version += 1
     state.current = state.version

@@ -80,8 +80,8 @@ WithVerdict = Callable[[Summary, Sequence[StepRecord], Settings], Summary]
 
 
 class TrainingLoop:
-    """Trains one skill. If the config belongs to an unfinished run, this run continues; mode `fresh` starts a new
-    run."""
+    """Trains one skill. If the config belongs to an unfinished run, this run continues; with the mode `fresh`, a new
+    run starts."""
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ class TrainingLoop:
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[None]:
-        """Open everything that the loop needs, and close it again even after an error. A stopped run can be
+        """Open everything that the loop needs. Close it at the end, also after an error, so that a stopped run can be
         continued."""
         async with self._opening as session:
             self.session: Session = session
@@ -268,7 +268,7 @@ class TrainingLoop:
             self._save()
 
     def _stop(self, error: SkillOptError) -> None:
-        """Record why the run stopped. The saved state stays that of the last finished step."""
+        """Record why the run stopped. The saved state is still the state after the last finished step."""
         self._keep_baseline()
         if self.state.status != "finished":
             begun = self.run.state.exists()  # if no state was saved yet, write only the costs
@@ -287,8 +287,8 @@ class TrainingLoop:
         return why_over(self.state, self.config)
 
     def _epoch_begun(self, steps: list[Step]) -> bool:
-        """True if a step of this epoch is done, but the work at the epoch's end (slow update, notes) is not. This work
-        is also done if the run ends early in the epoch."""
+        """True if a step of this epoch is done, but not yet the work at the end of the epoch (slow update, notes). This
+        work is also done if the run ends early in the epoch."""
         begun = self.state.epoch < steps[0].epoch and self.state.step >= steps[0].number
         return begun and self.state.status != "finished"
 
@@ -303,7 +303,6 @@ class TrainingLoop:
         return LearningRate(scheduled=scheduled, used=decayed_rate(scheduled, self.state.decay, self.config.optimizer))
 
     def _rollouts(self, step: Step, skill: Skill, ctx: Context) -> Rollouts:
-        """Start the rollouts of the step's batch."""
         items = self._batch(step)
         ctx.emit(RolloutStarted(items=len(items), workers=self.config.role("target").workers))
         rollouts = begin(skill, items, ctx)
@@ -318,16 +317,15 @@ class TrainingLoop:
         return step is self.plan[step.epoch - 1][-1]
 
     def _go_ahead(self, done: int, skill: Skill) -> None:
-        """Start the rollouts of step `done + 1` while the files and notes of the step before are still being
-        written."""
+        """Start the rollouts of step `done + 1` while the files and notes of step `done` are still being written."""
         if done < self.base.steps and not self._over():
             step = self._steps[done]
             begin_ahead(skill, self._batch(step), self.base.at(step.epoch, step.number))
 
     def _expecting(self, step: Step, ctx: Context) -> Context:
-        """Return the context for the step's gate. A built-in gate calls `expect` as soon as an acceptance is certain,
-        which starts the next step's rollouts. With a user's gate or veto, those rollouts start only after the
-        verdict."""
+        """Return the context for the step's gate. As soon as it is certain that a built-in gate will accept the
+        candidate, the gate calls `expect`, and this starts the next step's rollouts. With a user's gate or veto, these
+        rollouts start only after the verdict."""
         if self._ends_epoch(step) or self._gate not in GATES.values():
             return ctx
         return replace(ctx, expect=lambda skill: self._go_ahead(step.number, skill))

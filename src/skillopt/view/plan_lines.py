@@ -1,4 +1,4 @@
-"""Shows a plan as lines for people: before a run, or beside the run's real figures."""
+"""Formats a plan as lines of text: alone before a run, or next to the run's real figures."""
 
 from __future__ import annotations
 

@@ -37,8 +37,8 @@ def wait_for_letter(path: Path, seconds: float | None = None) -> LettersStatus:
     """Wait until a letter is open, the run has ended, or `seconds` are over; then return `letter_status`.
 
     If no process works on the run, wait up to `BEGINS` seconds, because a process may be about to start. If the path is
-    a folder of letters, only an open letter or `seconds` end the wait, because such a folder does not show whether a
-    run has ended.
+    a folder of letters, or an empty folder that may become one, only an open letter or `seconds` end the wait, because
+    such a folder does not show whether a run has ended.
     """
     start, worked = time.monotonic(), False
     while True:
@@ -48,7 +48,8 @@ def wait_for_letter(path: Path, seconds: float | None = None) -> LettersStatus:
         try:
             status_now = letter_status(path)
         except UserError:  # the run is not there yet
-            if late:
+            empty = path.is_dir() and not any(path.iterdir())
+            if over or (late and not empty):
                 raise
         else:
             running, letters = status_now["status"] in {"running", "unknown"}, status_now["letters"]

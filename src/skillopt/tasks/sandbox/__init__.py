@@ -66,7 +66,7 @@ class SandboxResult:
     stdout: str
     stderr: str
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """The contents of the `wanted` files by name, of those that the program left as plain files."""
+    """The contents, by name, of those `wanted` files that the program left as plain files."""
     code: int = 0
     """The exit code; if a signal ended the program, 128 plus the signal's number."""
     whole: bool = True

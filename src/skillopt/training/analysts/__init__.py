@@ -1,4 +1,4 @@
-"""The analysts, which propose edits: each reads a minibatch of scored trajectories and returns a patch."""
+"""The analysts, which propose edits. Each analyst reads a minibatch of scored trajectories and returns a patch."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ from skillopt.training.requests.replies import read_edits
 
 ANALYSTS: dict[str, type[Analyst]] = {"brief": BriefAnalyst, "exemplar": ExemplarAnalyst, "llm": LLMAnalyst}
 Propose = Callable[[Skill, Sequence[Trajectory]], Any]
-"""A function that returns edits, as `Edit` or as dicts of its fields. Each edit cites trajectories of the batch. The
-function may be async; otherwise it runs in a thread."""
+"""A function that gets the skill and the batch's trajectories, and returns edits: `Edit` objects, or dicts with the
+fields of an `Edit`. Each edit cites trajectories of the batch. The function may be async; if it is not, it runs in a
+thread."""
 
 
 def open_analysts(names: Sequence[str]) -> list[Analyst]:
-    """The analysts of these names: built in, or registered by installed packages as `skillopt.analysts`."""
+    """The analysts with these names: built in, or registered by installed packages as `skillopt.analysts`."""
     return [ANALYSTS[name]() if name in ANALYSTS else _registered(name) for name in names]
 
 
@@ -50,7 +51,7 @@ def as_analyst(part: Analyst | Propose | type) -> Analyst:
 
 
 class FunctionAnalyst:
-    """An analyst that calls a plain function with the whole batch, and no optimizer."""
+    """An analyst that calls a plain function with the whole batch. It does not call the optimizer."""
 
     kinds: tuple[Kind, ...] = ("batch",)
     needs_optimizer = False
@@ -78,8 +79,8 @@ class FunctionAnalyst:
         return Patch(id=name, source=source, trajectory_ids=tuple(ids), edits=edits, dropped=dropped)
 
     def _checked(self, row: Any) -> dict[str, JsonValue]:
-        """The fields of an edit that the function returned; raises an error if the edit is not valid, because this is a
-        mistake of the function."""
+        """The fields of an edit that the function returned. If the edit is not valid, this is a mistake of the
+        function, so an error is raised."""
         try:
             return Edit.model_validate(row).model_dump(mode="json")
         except ValidationError as error:

@@ -1,4 +1,4 @@
-"""The protocol of an analyst, which proposes edits: its patch is the gradient."""
+"""The protocol of an analyst. An analyst proposes edits; its patch is the gradient."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from skillopt.tasks.base import Trajectory
 from skillopt.training.requests.context import OptimizerContext
 
 Kind = Literal["mixed", "failure", "deep", "batch"]
-"""The kinds of minibatch. mixed: failures and passes together; failure: failures alone, for small optimizers; deep:
-failures with one cause; batch: the whole batch, for analysts that count rather than read."""
+"""The kinds of minibatch. `mixed`: failures and passes together. `failure`: only failures, for small optimizers.
+`deep`: failures with one cause. `batch`: the whole batch, for analysts that count rather than read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,13 +31,14 @@ class Minibatch:
 
 
 def with_answer(patch: Patch, answer: CheckedReply[Any]) -> Patch:
-    """The patch with the problems of the optimizer's replies; if no reply was usable, `lost` says why."""
+    """The patch with the problems of the optimizer's replies. If no reply was usable, the patch's field `lost` says
+    why."""
     lost = {} if answer.value is not None else {"lost": answer.lost, "unreachable": answer.unreachable}
     return patch.model_copy(update={"unusable": answer.unusable, **lost})
 
 
 class Analyst(Protocol):
-    """Proposes edits from evidence. Every edit must cite trajectories of the minibatch."""
+    """Proposes edits from trajectories. Every edit must cite trajectories of the minibatch."""
 
     name: str
     kinds: tuple[Kind, ...]

@@ -1,12 +1,12 @@
 """The analyst for small optimizers: asks one short question after a worked example, and turns the reply into one edit.
 
-If there are only a few right answers, it asks which tasks each answer belongs to; else it asks what the instructions
-lack. In free text, a small optimizer speaks only of the answers that it saw last, and a small target does not follow
-prose. So every answer gets one line, in a form that a small target can imitate.
+If there are only a few right answers, the analyst asks which tasks each answer belongs to; else it asks what the
+instructions lack. In free text, a small optimizer speaks only of the answers that it saw last, and a small target does
+not follow prose. So the edit has one line for each answer, in a form that a small target can imitate.
 
 A model of a billion parameters fails at the full reflection: it summarises, cites and copies until the reply is cut
-off. If such a model is first shown a question with its answer, and is asked for nothing but a cause and a text, it
-writes rules that help.
+off. But if such a model first sees a question with its answer, and must give only a cause and a text, it writes rules
+that help.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from skillopt.training.requests.tools import tool_lines
 
 SECTION = "Rules"
 LONGEST_CAUSE, LONGEST_TEXT = 160, 600
-"""The maximum number of characters of a cause and of an edit's text. A small model that repeats itself does not stop by
-itself."""
+"""The maximum number of characters of a cause, and of an edit's text. If a small model begins to repeat itself, it does
+not stop without a limit."""
 _PARTS = re.compile(r"\A(.*?)<example>\n(.*?)\n</example>\s*<reply>\n(.*?)\n</reply>\s*\Z", re.DOTALL)
 NOT_KNOWN = Pattern(name="answers not known", cause="The instructions do not say which answer belongs to which tasks.")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
@@ -118,7 +118,8 @@ async def _answers(
 def brief_messages(
     prompt: str, skill: Skill, trajectories: Sequence[Trajectory], others: Sequence[Item], budget: int
 ) -> list[Message]:
-    """The request: the skill, the tools, the failed tasks, and tasks of other batches with further answers."""
+    """The request: the skill, the tools, the failed tasks, and tasks of other batches whose answers the failed tasks do
+    not have."""
     shares = fair_shares([count_tokens(t.input) for t in trajectories], budget)
     tasks = "\n".join(
         _task(number, trajectory, share)
@@ -144,7 +145,8 @@ def _asked(prompt: str, user: str) -> list[Message]:
 
 
 def unseen_answers(trajectories: Sequence[Trajectory], others: Sequence[Item]) -> list[Item]:
-    """One task of another batch for each answer that is not the right answer of a task in this batch."""
+    """For each answer that is not the right answer of a task in this batch, one task of another batch with this
+    answer."""
     shown = {answer for trajectory in trajectories for answer in trajectory.answers[:1]}
     by_answer: dict[str, Item] = {}
     for item in others:
@@ -190,8 +192,8 @@ def _fields(value: Any) -> tuple[str, str]:
 
 
 def new_sentences(text: str, skill: Skill) -> str:
-    """The text without sentences that the skill has already, and without repeated sentences: small models repeat
-    much."""
+    """The text without sentences that the skill has already, and with each other sentence only once. Small models
+    repeat much."""
     seen = set(_SENTENCE_END.split(" ".join(skill.text.split())))
     kept = []
     for sentence in _SENTENCE_END.split(" ".join(text.split())):
@@ -202,7 +204,7 @@ def new_sentences(text: str, skill: Skill) -> str:
 
 
 def echo(text: str, prompt: str) -> str:
-    """An answer of the prompt's worked example that the text repeats; empty if there is none."""
+    """An answer that the text copies from the worked example in the prompt; empty if there is none."""
     parts = _PARTS.match(prompt)
     answers = _RIGHT_ANSWER.findall(parts[2]) if parts else []
     return next((answer for answer in answers if answer in text), "")
@@ -226,7 +228,8 @@ class Task:
 
 
 def few_answers(trajectories: Sequence[Trajectory], others: Sequence[Item]) -> dict[str, list[Task]]:
-    """The tasks by their right answer, failures first, if there are only a few short right answers; else empty."""
+    """The tasks by their right answer, if there are only a few right answers and all are short; else empty. For each
+    answer, failed tasks come first."""
     tasks = [Task(t.type, t.input, t.answers[0] if t.answers else "") for t in trajectories]
     tasks += [Task(item.type, task_text(item), item.answer) for item in others]
     groups: dict[str, list[Task]] = {}
@@ -252,7 +255,7 @@ def answers_schema(answers: Sequence[str]) -> Schema:
 
 
 def topics(value: Any) -> dict[str, str]:
-    """Read a reply: for each answer, one line on the tasks that it is for."""
+    """Read a reply: for each answer, a line that says which tasks it is for."""
     read = value.get("answers") if isinstance(value, dict) else None
     if not isinstance(read, dict) or not all(isinstance(text, str) and text.strip() for text in read.values()):
         raise ValueError("it is not an object with a text for each of the answers")
@@ -260,9 +263,12 @@ def topics(value: Any) -> dict[str, str]:
 
 
 def edit_for(topic_of: dict[str, str], skill: Skill, *, tags: bool) -> Edit:
-    """An edit that writes the section Answers, a line for each answer. An existing section is replaced, except for
-    lines with other answers. If `tags` is true, the scorer reads an answer tag, so the target may name the topic before
-    the answer; small targets need this."""
+    """An edit that writes the section Answers, with one line for each answer. If the section exists, its text is
+    replaced, but lines with other answers stay.
+
+    If `tags` is true, the scorer reads the answer from a tag, so the target may name the topic before the answer. Small
+    targets need this.
+    """
     if tags:
         head = "First say what the task is about, then give the answer in answer tags, and write nothing else."
         lines = [

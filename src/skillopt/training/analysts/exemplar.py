@@ -1,9 +1,10 @@
 """The analyst that needs no LLM: it states the possible answers and their form, and shows worked examples.
 
 This method is also called bootstrapped few-shot. The analyst takes everything from training trajectories: the possible
-answers and their form, the task types or words that go with each answer, and the tasks that teach most. If the task's
-type settles the answer, examples name the type first and then the answer: a small model that says what a task is about
-before it answers is right far more often than one that answers at once.
+answers and their form, the task types or words that go with each answer, and the tasks that teach most.
+
+If the type of a task decides the answer, each example names the type first and then the answer. A small model that says
+what a task is about before it answers is right far more often than one that answers at once.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ LONGEST_EXAMPLE = 120
 ROUNDS = 2
 """The maximum number of edits with worked examples that are made from one batch."""
 SPARED = 2
-"""If the run has other analysts, only every SPARED-th failure may become an example: a task that is copied into the
-skill teaches little in the next step."""
+"""If the run has other analysts, only every SPARED-th failure may become an example. A task that is copied into the
+skill teaches little in the next step, so some tasks are spared."""
 _CHOICES = re.compile(r"^The possible answers are: (.+)\.(?= (?:Reply|Answer) )", re.MULTILINE)
 _NUMBER = re.compile(r"[-+]?[\d,]*\.?\d+%?")
 _WORD = re.compile(r"[^\W\d_]{3,}")
@@ -81,7 +82,8 @@ class ExemplarAnalyst:
 
 
 def closed_answers(trajectories: Sequence[Trajectory], skill: Skill) -> list[str]:
-    """The possible answers, if they repeat often, with the answers that the skill names already; else empty."""
+    """The possible answers, if they repeat often, and the answers that the skill names already. Empty if the answers
+    are not a closed set."""
     counts = Counter(trajectory.answers[0] for trajectory in trajectories)
     stated = _CHOICES.search(skill.text)
     named = [name.strip() for name in stated[1].split(",")] if stated else []
@@ -90,8 +92,8 @@ def closed_answers(trajectories: Sequence[Trajectory], skill: Skill) -> list[str
 
 
 def type_rules(trajectories: Sequence[Trajectory]) -> dict[str, str]:
-    """The answer of each task type, if all tasks of a type have the same answer and there are several types and several
-    answers; else empty."""
+    """The answer of each task type, if all tasks of a type have the same answer. Empty if a type has several answers,
+    or if there is only one type or only one answer."""
     by_type: dict[str, set[str]] = {}
     for trajectory in trajectories:
         by_type.setdefault(trajectory.type, set()).add(trajectory.answers[0])
@@ -101,7 +103,8 @@ def type_rules(trajectories: Sequence[Trajectory]) -> dict[str, str]:
 
 
 def answer_edits(failures: list[Trajectory], choices: list[str], rules: dict[str, str], skill: Skill) -> list[Edit]:
-    """An edit that states the closed set of answers, if there is one, else the form that all answers share."""
+    """An edit that states the possible answers if they are a closed set; else one that states the form that all answers
+    share."""
     if not failures:
         return []
     cited = tuple(trajectory.id for trajectory in failures)
@@ -137,7 +140,7 @@ def form_of(answers: Sequence[str]) -> str:
 
 
 def rule_edits(seen: list[Trajectory], rules: dict[str, str], skill: Skill) -> list[Edit]:
-    """An edit with the answer of each task type, for all types that the skill does not have yet."""
+    """An edit with the answer of each task type, except for types that the skill already has."""
     lines = {name: f"- {_reply(name, answer)}" for name, answer in rules.items()}
     missing = {name: line for name, line in lines.items() if line not in skill.text}
     ids = tuple(t.id for t in seen if t.type in missing)
@@ -146,7 +149,8 @@ def rule_edits(seen: list[Trajectory], rules: dict[str, str], skill: Skill) -> l
 
 
 def cue_edits(seen: list[Trajectory], choices: list[str], skill: Skill) -> list[Edit]:
-    """An edit with the words that distinguish the tasks of each answer, for answers that are new to the skill."""
+    """An edit with the words that distinguish the tasks of one answer from all others, for each answer whose words are
+    not in the skill yet."""
     words = {trajectory.id: _words(trajectory.input) for trajectory in seen}
     spread = Counter(word for task_words in words.values() for word in task_words)
     lines: list[str] = []
@@ -171,7 +175,8 @@ def cue_edits(seen: list[Trajectory], choices: list[str], skill: Skill) -> list[
 def example_edits(
     failures: list[Trajectory], rules: dict[str, str], skill: Skill, tried: set[str], most_tokens: int
 ) -> list[Edit]:
-    """Edits with worked examples. Each edit has the most useful task for every answer that failed."""
+    """Edits with worked examples. For each answer that failed tasks should have given, an edit has the most useful
+    task."""
     left = [t for t in failures if count_tokens(t.input) <= LONGEST_EXAMPLE and _one_line(t.input) not in skill.text]
     need = Counter(trajectory.answers[0] for trajectory in failures)
     covered: set[tuple[str, str]] = set()
@@ -205,8 +210,8 @@ def _reply(task_type: str, answer: str) -> str:
 
 
 def _gain(candidate: Trajectory, failures: list[Trajectory], covered: set[tuple[str, str]]) -> int:
-    """The number of words that a task shares with failed tasks of the same answer and that no chosen example has
-    yet."""
+    """The number of words that a task shares with failed tasks of the same answer; words of the examples chosen so far
+    do not count."""
     answer = candidate.answers[0]
     fresh = {word for word in _words(candidate.input) if (answer, word) not in covered}
     alike = [t for t in failures if t.answers[0] == answer and t.id != candidate.id]

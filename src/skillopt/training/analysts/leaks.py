@@ -13,15 +13,15 @@ from skillopt.record.edits import Leak
 from skillopt.skill import Edit, Skill
 
 LONGEST_COPY = 8
-"""The maximum number of words in a row that an edit may share with a training item. A label or a code is shorter, a
-copied task is longer."""
+"""The maximum number of words in a row that an edit may share with a training item. Labels and codes are shorter;
+copied tasks are longer."""
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|\w+")
 """Matches a word; in scripts without spaces between words, it matches a single character."""
 
 
 def find_leaks(edits: Iterable[Edit], shown: Mapping[str, str], skill: Skill) -> tuple[Leak, ...]:
-    """The leaks: edits that share more than LONGEST_COPY words in a row with an item, if these words are not in the
-    skill already. `shown` contains the items' texts with their answers, by item id."""
+    """The leaks: edits that share more than LONGEST_COPY words in a row with an item, unless the skill has these words
+    already. `shown` has the text of each item with its answers, by item id."""
     in_skill = _runs(_words(skill.text))
     runs = {item_id: _runs(_words(text)) - in_skill for item_id, text in shown.items()}
     leaks = []

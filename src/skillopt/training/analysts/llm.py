@@ -63,8 +63,8 @@ class LLMAnalyst:
 
 
 def wants_minimal(knowledge: OptimizerContext, trajectories: Sequence[Trajectory]) -> bool:
-    """True if a minimal remedy is worth a try: in the first step, when nobody knows whether the target can do the task
-    already, and whenever most failures are failures of form."""
+    """True if a minimal remedy is worth a try. That is so in the first step, when it is not known whether the target
+    can do the task already, and in each step in which most failures are failures of form."""
     failures = [t for t in trajectories if t.score.hard < 1]
     choices = knowledge.choices_in(trajectories)
     return knowledge.first_step or 2 * sum(failure_kind(t, choices) in FORM for t in failures) > len(failures)

@@ -1,1 +1,1 @@
-"""Makes a candidate of the proposed edits: merges, reviews, selects and applies them."""
+"""Makes a candidate from the proposed edits: merges, reviews, selects and applies them."""

@@ -1,8 +1,9 @@
-"""Aggregate: merges the proposed edits of a step, so each idea occurs once, and flags edits that contradict each other.
+"""Aggregate: merges the proposed edits of a step, so that each idea occurs once, and flags edits that contradict each
+other.
 
-The optimizer merges edits of several requests by meaning, level by level. Its merged edits are checked. A merged edit
-that says something that no proposal says, or that cannot be applied, is not used; then the proposals that it should
-replace stay. If a reply is lost, nothing is merged.
+The optimizer merges edits of several requests by meaning, level by level. A merged edit is not used if it cannot be
+applied, or if it says something that no proposal says; then the proposals that it should replace stay. If a reply is
+lost, nothing is merged.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from skillopt.training.requests.context import OptimizerContext
 from skillopt.training.requests.replies import MergedEdit, merge_schema, read_merge
 
 CLEAR = 3
-"""One side of a conflict is applied if it has this many times the support of the other side; the conflict stays
-flagged."""
+"""One side of a conflict is applied if it has at least this many times the support of the other side. The conflict
+stays flagged."""
 
 
 def pool_edits(edits: Iterable[Edit]) -> list[Pooled]:
-    """Merge edits with nearly the same text, in id order, into the first of them."""
+    """Merge edits that have nearly the same text into the first of them, in the order of their ids."""
     groups: list[list[Edit]] = []
     for edit in sorted(edits, key=lambda edit: edit.id):
         home = next((group for group in groups if same_edit(group[0], edit)), None)
@@ -44,7 +45,8 @@ def pool_edits(edits: Iterable[Edit]) -> list[Pooled]:
 def pool_of(
     pooled: Sequence[Pooled], proposed: int, asked: Sequence[Asked] = (), named: Sequence[Conflict] = ()
 ) -> EditPool:
-    """Build the pool, with the conflicts that the optimizer named and those that the words alone show."""
+    """Build the pool, with two kinds of conflicts: those that the optimizer named, and those that a comparison of the
+    words finds."""
     conflicting = list(named)
     named_pairs = {frozenset((c.a.id, c.b.id)) for c in conflicting if c.b}
     for i, a in enumerate(pooled):
@@ -76,7 +78,7 @@ def same_edit(a: Edit, b: Edit) -> bool:
 
 
 def contradiction(a: Edit, b: Edit) -> str:
-    """The reason why two edits contradict each other, as far as the words alone show it; else empty."""
+    """The reason why two edits contradict each other; empty if a comparison of their words finds no contradiction."""
     if a.anchor != b.anchor or (a.anchor and a.file != b.file):
         return ""
     if {a.op, b.op} == {"delete", "modify"}:
@@ -100,8 +102,8 @@ _Merged = tuple[list[Pooled], list[Conflict], list[Asked]]
 
 
 async def aggregate(patches: Sequence[Patch], skill: Skill, knowledge: OptimizerContext, ctx: Context) -> EditPool:
-    """Build the pool of a step. If several replies of the optimizer propose edits, the optimizer merges these edits,
-    `merge_fan_in` replies at a time."""
+    """Build the pool of a step. If `gradient.merge` is `llm` and several replies propose edits, the optimizer merges
+    these edits, `merge_fan_in` replies at a time."""
     asked_of = [patch for patch in patches if patch.source.startswith("llm/") and any(map(_is_single, patch.edits))]
     by_llm = ctx.config.gradient.merge == "llm" and len(asked_of) > 1
     to_merge = [list(filter(_is_single, patch.edits)) for patch in asked_of] if by_llm else []
@@ -116,12 +118,12 @@ async def aggregate(patches: Sequence[Patch], skill: Skill, knowledge: Optimizer
 
 
 def _is_single(edit: Edit) -> bool:
-    """True if an edit belongs to no group. A merged edit would tear a group apart, so groups are not merged."""
+    """True if an edit belongs to no group. Edits of a group are not merged, because that would tear the group apart."""
     return not edit.group
 
 
 async def _levels(lists: list[list[Pooled]], skill: Skill, knowledge: OptimizerContext, ctx: Context) -> _Merged:
-    """Merge lists of proposals, group by group, until one list is left."""
+    """Merge the lists of proposals, `merge_fan_in` lists at a time, until one list is left."""
     conflicts: list[Conflict] = []
     asked: list[Asked] = []
     level, size = 0, ctx.config.gradient.merge_fan_in
@@ -138,8 +140,8 @@ async def _levels(lists: list[list[Pooled]], skill: Skill, knowledge: OptimizerC
 
 
 def _still_open(conflicts: Sequence[Conflict], merged: Sequence[Pooled]) -> list[Conflict]:
-    """The conflicts that remain after the merge, each once; each side is replaced by the merged edit that contains
-    it."""
+    """The conflicts that remain after the merge, each once. In a conflict, a merged edit takes the place of the edit
+    that it contains."""
     homes = {name: p.edit for p in merged for name in p.merged}
     still_open: dict[frozenset[str], Conflict] = {}
     for conflict in conflicts:
@@ -182,7 +184,8 @@ def _joined(pooled: Iterable[Pooled]) -> list[Pooled]:
 def _replaced(
     pooled: Sequence[Pooled], rows: Sequence[MergedEdit], skill: Skill, ctx: Context
 ) -> tuple[list[Pooled], list[str]]:
-    """Replace the proposals that a usable row names by its merged edit. Also returns the problems of unusable rows."""
+    """Put the merged edit of each usable row in place of the proposals that the row names. Also return the problems of
+    the other rows."""
     left = {p.edit.id: p for p in pooled}
     made: list[Pooled] = []
     problems: list[str] = []

@@ -33,8 +33,8 @@ def candidates(
 
 
 def minimal_of(patches: Sequence[Patch], skill: Skill, ctx: Context) -> tuple[Edit, ...]:
-    """The wordings of the minimal remedy from the reply whose wordings cite most failures. Wordings that would need a
-    person's decision are left out."""
+    """The wordings of the minimal remedy, from the reply whose wordings cite the most failures. Wordings that would
+    need a person's decision are left out."""
     offered = [[edit for edit in p.minimal or () if not risk_of(edit, skill, ctx)] for p in patches]
     cited = [(len({i for edit in edits for i in edit.trajectory_ids}), edits) for edits in offered if edits]
     return tuple(max(cited, key=lambda pair: pair[0])[1]) if cited else ()

@@ -1,8 +1,8 @@
-"""Carry: edits of a rejected candidate that broke nothing stay pending, as in gradient accumulation.
+"""Carry: if a rejected candidate broke nothing, its edits stay pending, as in gradient accumulation.
 
-They are applied together with the edits of the next step, and the combined candidate has to pass the gate. Pending and
-new edits together never exceed the learning rate. If this candidate breaks an item, the pending edits in the candidate
-expire.
+The next step applies the pending edits together with its new edits, and the combined candidate has to pass the gate.
+Pending and new edits together never exceed the learning rate. If the combined candidate breaks an item, its pending
+edits expire.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from skillopt.training.gates.base import Verdict
 from skillopt.training.gates.credit import Credited, broken_rows
 
 CARRIED = "carried/"
-"""Source prefix of pending edits of an earlier step, which are tried again; new edits are selected before them."""
+"""Source prefix of pending edits that a step tries again; new edits are selected before them."""
 MOST = 16
 """The maximum number of pending edits; if there are more, the oldest expire."""
 UNCONFIRMED = "it broke nothing, but no gate has confirmed it; accept it, and an extended run tries it first"
 
 
 def carried(credited: Credited, current: Mapping[str, float]) -> tuple[Edit, ...]:
-    """The edits of a step that stay pending: all edits of the last candidate that the gate saw, if it broke nothing."""
+    """The edits of a step that stay pending: all edits of the last candidate that went through the gate, if this
+    candidate broke nothing."""
     return credited.last.applied if broke_nothing(credited.last_verdict, current) else ()
 
 
@@ -54,7 +55,7 @@ def carry(state: State, skill: Skill, credited: Credited, kept: tuple[Edit, ...]
 
 
 def with_pending(pool: EditPool, state: State) -> EditPool:
-    """If the pool has a new edit: the pool with the pending edits added; else the same pool."""
+    """The pool with the pending edits added; if the pool has no new edit, the unchanged pool."""
     if not pool.edits:
         return pool
     new = [pooled.edit for pooled in pool.edits]
@@ -68,5 +69,5 @@ def with_pending(pool: EditPool, state: State) -> EditPool:
 
 
 def slots(pending: Iterable[Edit], most: int) -> int:
-    """How many of a step's `most` edits are reserved for pending edits: up to half."""
+    """How many of a step's slots (`most`) are reserved for pending edits: at most half."""
     return min(len(units(pending)), most // 2)

@@ -1,4 +1,4 @@
-"""Edits that belong together: selection, credit and the learning rate treat a group as one."""
+"""Edits that belong together: selection, credit and the learning rate treat a group as one edit."""
 
 from __future__ import annotations
 

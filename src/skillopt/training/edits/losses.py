@@ -1,9 +1,12 @@
 """Finds the lines that a `modify` of several lines would lose from the text that it replaces.
 
-A line of the anchor is kept if it is in the new text, or if a line that is new there (or two such lines in a row) says
-the same: with all of its numbers, quoted strings and code, with a negation if it has one, and with three quarters of
-its other words. So lines may be moved, joined, split and lightly reworded, but a summary removes lines. A task with its
-reply is treated as one line. An edit names each line that it drops, with the reason (`Edit.dropped`).
+A line of the anchor is kept if it is in the new text, or if a new line (or two new lines in a row) says the same. To
+say the same, the new line must have all numbers, quoted strings and code of the old line, a negation if the old line
+has one, and three quarters of its other words. So lines may be moved, joined, split and lightly reworded, but a summary
+loses lines.
+
+A task with its reply is treated as one line. If an edit drops a line on purpose, it names the line and the reason
+(`Edit.dropped`).
 """
 
 from __future__ import annotations
@@ -18,9 +21,9 @@ from skillopt.skill.trained import part_of
 from skillopt.training.edits.similarity import NEGATIONS, content_words, quotations
 
 KEPT = 0.75
-"""The share of a sentence's words that a new line must have to be regarded as the same sentence, reworded."""
+"""A new line says the same as an old sentence only if it has at least this share of the sentence's words."""
 SHORTEST_NAME = 12
-"""The minimum number of characters of a line's beginning that are enough to name the line."""
+"""An edit may name a line by its beginning, if the beginning has at least this many characters."""
 MOST_LISTED = 20
 """The maximum number of lost lines in a request."""
 LONGEST_LISTED = 120
@@ -62,7 +65,8 @@ class _Passage:
 
 
 def lost_lines(edit: Edit) -> dict[str, str]:
-    """The lines that an edit removes from a document, each with the reason that the edit names, or an empty text.
+    """The lines that an edit removes from a document, each with the reason that the edit gives; the reason is empty if
+    the edit does not name the line.
 
     A `delete` removes all lines of its anchor, and its rationale is the reason. Edits of scripts and a `modify` of a
     single line are not examined.
@@ -80,7 +84,7 @@ def lost_lines(edit: Edit) -> dict[str, str]:
 
 
 def unnamed_losses(edit: Edit) -> list[str]:
-    """The lines that an edit would lose without naming them as dropped."""
+    """The lines that an edit would lose although it does not name them as dropped."""
     return [line for line, reason in lost_lines(edit).items() if not reason]
 
 
@@ -92,22 +96,23 @@ def loss_problem(lines: Sequence[str]) -> str:
 
 
 def _is_in(line: str, passages: Sequence[_Passage]) -> bool:
-    """True if each sentence of a line is in one of these passages; a task with its reply must be whole in one."""
+    """True if each sentence of a line is in one of these passages. A task with its reply is not split into
+    sentences."""
     sentences = [line] if _TASK.match(line) else _SENTENCE_END.split(line)
     return all(any(map(_Passage(each).is_in, passages)) for each in filter(_says_something, sentences))
 
 
 def _is_split(line: str, written: Sequence[str]) -> bool:
-    """True if a line of a lookup was split, so each of its entries is in a line of the new text, such as `a, b = x` in
-    the two lines `a = x` and `b = x`."""
+    """True if a line of a lookup table was split into lines of the new text, such as `a, b = x` into `a = x` and `b =
+    x`."""
     names, equals, value = line.partition(" = ")
     entries = [_Passage(f"{name} = {value}") for name in names.split(",")] if equals else []
     return bool(entries) and all(any(entry.is_in(_Passage(other)) for other in written) for entry in entries)
 
 
 def _reason(line: str, new: Sequence[_Passage], edit: Edit) -> str:
-    """The reason from the entry of `dropped` that quotes the line, its beginning, or the part that the new text
-    lacks."""
+    """The reason that the edit gives for dropping a line: from the entry of `dropped` that quotes the line, its
+    beginning, or the part that the new text lacks. Empty if there is no such entry."""
     for row in edit.dropped:
         name = next(iter(_lines(row.text)), "").rstrip(" .…")
         begins = len(name) >= SHORTEST_NAME and line.startswith(name)

@@ -1,8 +1,8 @@
 """Review: a person decides between opposite edits. The next step tries the chosen edit at the gate like any other edit.
 
-The trainer writes only `review/conflicts.jsonl`, and `skillopt review` writes only `review/decisions.jsonl`. The run's
-state and the step's record say which step used a decision. A step that is done again after a crash finds the same
-decisions.
+Each file has only one writer: the trainer writes `review/conflicts.jsonl`, and `skillopt review` writes
+`review/decisions.jsonl`. The run's state and the step's record say which step used a decision. A step that is done
+again after a crash finds the same decisions.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Reviewed:
     used: list[Decision] = field(default_factory=list)
     """Decisions that this step is the first to use."""
     turned_down: dict[str, str] = field(default_factory=dict)
-    """The ids of edits that a person decided against, each with the id of the conflict."""
+    """The conflict ids of the edits that a person decided against, by edit id."""
 
 
 def file_conflicts(run: RunDirectory, step: int, conflicts: Sequence[Conflict]) -> None:
@@ -54,7 +54,8 @@ def file_conflicts(run: RunDirectory, step: int, conflicts: Sequence[Conflict]) 
 
 
 def review(pool: EditPool, run: RunDirectory, step: int, used_before: dict[str, int]) -> Reviewed:
-    """Apply people's decisions to the pool: chosen edits come in, and edits that were decided against are marked."""
+    """Apply people's decisions to the pool: add the edits that people chose, and mark the edits that they decided
+    against."""
     decided = Run(run).decisions
     closed = [(c, decided[c.id]) for c in Run(run).conflicts if c.id in decided and c.step < step]
     fresh = [(c, d) for c, d in closed if c.id not in used_before]
@@ -117,7 +118,7 @@ def write_decisions(run: RunDirectory, made: Sequence[Decision]) -> None:
 
 def _check_text(text: str, most: int) -> None:
     if not text.strip():
-        raise UserError("the text of your own edit is empty")
+        raise UserError(f"the text of your own edit is empty; write a text, or choose one of: {', '.join(CHOICES)}")
     if problem := unsafe(text):
         raise UserError(f"the text of your own edit {problem[1]}")
     if count_tokens(text) > most:

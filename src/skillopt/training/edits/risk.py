@@ -1,8 +1,8 @@
-"""Policy: edits that tell an agent to follow a link, run a command or give away a secret wait for a person's decision
-(`gradient.review_risky`), and so do edits to a package's scripts (`package.review_scripts`).
+"""Policy: some edits wait for a person's decision. These are edits that tell an agent to follow a link, run a command
+or give away a secret (`gradient.review_risky`), and edits to a package's scripts (`package.review_scripts`).
 
-The optimizer writes edits from task texts and target outputs, which anybody may have written. The gate only sees
-whether scores rise.
+The optimizer writes edits from task texts and target outputs, which anybody may have written. The gate cannot find
+harmful edits: it only sees whether scores rise.
 """
 
 from __future__ import annotations
@@ -76,12 +76,12 @@ _JUDGE = re.compile(
     r"|\b(?:scores?|grades?|ratings?)\b[^.]{0,10}\b(?:4 ?/ ?4|5 ?/ ?5|10 ?/ ?10|100 ?/ ?100|(?:4 (?:out )?of 4))(?!\w)",
     re.IGNORECASE,
 )
-"""Matches text that speaks to a judge, in plain cases only. The other protection is a judge that is calibrated and
-reads outputs as data."""
+"""Matches text that speaks to a judge, but only plain cases. The protection against other cases is a calibrated judge
+that reads outputs as data."""
 
 
 def without_judge_talk(edits: Iterable[Edit], skill: Skill) -> tuple[list[Edit], list[Skip]]:
-    """The edits that may stay, and the refused edits, which speak to the judge: a skill must not ask a judge for
+    """The edits that may stay, and the refused edits: those that speak to the judge. A skill must not ask a judge for
     points."""
     kept, refused = [], []
     for edit in edits:
@@ -99,8 +99,8 @@ def judge_talk(text: str, skill: Skill) -> str:
 
 
 def _as_read(text: str) -> str:
-    """A text as a model reads it: without emphasis, invisible characters, unusual forms of letters, and line breaks
-    that do not end a paragraph or an item of a list."""
+    """A text as a model reads it: without emphasis, invisible characters and unusual forms of letters. Of the line
+    breaks, only those at the end of a paragraph or list item count."""
     plain = "".join(c for c in unicodedata.normalize("NFKC", text) if unicodedata.category(c) != "Cf")
     whole = re.sub(r"\n\s*(?=[-*+#>|\n]|\d+[.)])", ". ", plain)
     return " ".join(re.sub(r"[*_`~]", "", whole).split())

@@ -19,9 +19,10 @@ from skillopt.training.schedule import edits_for
 REVIEW = "review/"
 """Source prefix of edits chosen by a person; they are selected first."""
 AGAIN = 0.5
-"""The weight of a failure that a selected edit covers already; the failure may have more than one cause."""
+"""The weight of a failure that a selected edit covers already. The failure may have a second cause, so the weight is
+not 0."""
 SAME_CAUSE = 0.25
-"""The weight of an edit whose cause another selected edit answers already."""
+"""The factor that lowers the value of an edit if a selected edit answers its cause already."""
 
 
 def select(
@@ -35,10 +36,11 @@ def select(
 ) -> list[Ranked]:
     """All edits in the order of their rank; as many as the learning rate allows are selected.
 
-    The next edit, or group of edits, is always the one that adds most to the edits before it. Edits that a person chose
-    come first. An edit is left out if a person decided against it (`turned_down`, by conflict), or if it touches the
-    same text as a selected edit; the next edit is taken instead. Pending edits come last; up to half of the slots are
-    reserved for them.
+    The next edit (or group) is always the one that adds most to the edits before it. Edits that a person chose come
+    first. Pending edits come last; up to half of the slots are reserved for them.
+
+    An edit is left out if a person decided against it (`turned_down`), or if it touches the same text as a selected
+    edit. Then the next edit is taken instead.
     """
     most = edits_for(rate)
     leaks = {leak.edit_id: leak.copied for patch in patches for leak in patch.leaks}

@@ -1,7 +1,7 @@
 """Finds near-identical texts, plain contradictions and the facts of a text, from the words alone.
 
-The optimizer compares meanings (training/edits/aggregate.py). Here two texts are the same if they differ only in case,
-punctuation, list marks and words such as "the" and "please".
+Here, two texts are the same if they differ only in case, punctuation, list marks and words such as "the" and "please".
+Meanings are compared by the optimizer (training/edits/aggregate.py).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def opposite_text(a: str, b: str) -> bool:
 
 
 def other_value(a: str, b: str) -> bool:
-    """True if two texts are the same instruction, with a different number, code or amount in one place."""
+    """True if two texts are the same instruction, except for one number, code or amount."""
     left, right = content_words(a), content_words(b)
     changed = [pair for pair in zip(left, right, strict=False) if pair[0] != pair[1]]
     return len(left) == len(right) and len(changed) == 1 and all(any(c.isdigit() for c in word) for word in changed[0])

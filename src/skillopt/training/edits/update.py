@@ -22,7 +22,7 @@ def update(skill: Skill, edits: Iterable[Edit], ctx: Context) -> Applied:
 
 
 def limits_of(config: Config) -> SizeLimits:
-    """The largest size of an edit and of each file of a skill."""
+    """The config's limits for the size of an edit and of each file of a skill."""
     return SizeLimits(
         max_edit_tokens=config.optimizer.max_edit_tokens,
         max_skill_tokens=config.optimizer.max_skill_tokens,

@@ -49,8 +49,8 @@ rejects the candidate with False or a text (the reason)."""
 
 
 def with_vetoes(gate: Gate, vetoes: Sequence[Veto]) -> Gate:
-    """A gate whose accepted candidates must also pass every veto. With the rule `keep`, no veto is called: such
-    guidance only has to keep the score."""
+    """A gate whose accepted candidates must also pass every veto. With the rule `keep` (for guidance), no veto is
+    called, because the guidance only has to keep the score."""
     if not vetoes:
         return gate
 
@@ -75,7 +75,10 @@ def _objection(veto: Veto, before: Mapping[str, float], after: Mapping[str, floa
     if isinstance(answer, str):
         return answer or f"rejected by '{name}'"
     if type(answer).__name__ not in {"bool", "bool_"}:  # bool_ is numpy's
-        raise UserError(f"veto '{name}': returned {answer!r}; to accept, return True; to reject, False or a reason")
+        raise UserError(
+            f"veto '{name}': returned {answer!r}; return True to accept the candidate; return False or a text (the "
+            "reason) to reject it"
+        )
     return "" if answer else f"rejected by '{name}'"
 
 

@@ -26,8 +26,8 @@ from skillopt.training.rollout import roll_out_all
 MOST_BROKEN = 6
 """The maximum number of broken items that are tried again; items with the largest loss come first."""
 MOST_SUSPECTS = 6
-"""The maximum number of tries; each try leaves out one edit (or group). Edits that share the most words with the broken
-items are tried first."""
+"""The maximum number of suspected edits (or groups); each of them is left out in a separate try. Edits that share the
+most words with the broken items come first."""
 
 
 @dataclass(frozen=True, kw_only=True)

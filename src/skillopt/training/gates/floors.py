@@ -35,7 +35,8 @@ def check_floors(config: Config, env: Env) -> None:
     if "cost" in floors and not is_priced(target, config.budget.prices):
         raise UserError(
             f"evaluation.floors: cost: the price of '{target}' is unknown; give the price as "
-            f'budget.prices={{"{target}": {{input: 2.5, output: 10}}}} (dollars per million tokens), or set a floor for tokens'
+            f'budget.prices={{"{target}": {{input: 2.5, output: 10}}}} (dollars per million tokens), or '
+            "set a floor for tokens"
         )
 
 

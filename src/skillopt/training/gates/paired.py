@@ -179,9 +179,9 @@ class _Trial:
 
 
 def _candidate_score(test: PairedTest, item_id: str) -> float:
-    """The candidate's score on an item. If the item has fresh samples, the score is their mean: the screen's sample
-    selected the item, so it is biased. Else the score is the mean of the current skill's known score and the
-    candidate's samples."""
+    """The candidate's score on an item. If the item has fresh samples, the score is their mean; the screen's sample
+    does not count, because it is biased: it selected the item. Else the score is the mean of the current skill's known
+    score and the candidate's samples."""
     if item_id in test.samples:
         return fmean(test.samples[item_id][1])
     again = [test.second[item_id]] if item_id in test.second else []

@@ -170,9 +170,9 @@ class EarlyStop:
         return any(self.decided(self.order[:end]) for end in range(first + 1))
 
     def useful(self, running: Collection[str], workers: int) -> bool:
-        """True if one more item should start now, for one of two reasons. The calls in flight will probably not suffice
-        for a decision, judged by the losses so far. Or a worker is idle now, and if it stays idle, the last calls need
-        one more turn."""
+        """True if one more item should start now, for one of two reasons. Judged by the losses so far, the calls in
+        flight will probably not suffice for a decision. Or idle workers can do the items of the last round of calls
+        now, which saves this round."""
         slack = self.slack(self.order)
         if len(running) >= workers:  # starting a call that must wait for a worker saves no time
             return False

@@ -1,4 +1,4 @@
-"""Hands in the reply to a letter (a request that waits in a file), and checks its edits, too."""
+"""Hands in the reply to a letter (a request that waits in a file). First it checks the edits in the reply."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from skillopt.training.edits.losses import loss_problem, unnamed_losses
 from skillopt.training.requests.blocks import LEFT_OUT, blocks_in
 
 _EDITS = {"reflect": "edits", "deep_reflect": "edits", "slow_update": "lines"}
-"""Stages whose letters show the skill and ask for edits of it, each with the field of the reply that contains the
+"""Stages whose letters show the skill and ask for edits of it. The value is the field of the reply that contains the
 edits."""
 
 
 def hand_in(box: Box, number: int, data: bytes) -> Letter:
-    """Hand in a reply. The reply is refused if an anchor is not in the skill, or if an edit loses lines that it does
-    not name, because the run would ask again."""
+    """Hand in a reply. If an anchor is not in the skill, or if an edit loses lines without naming them, the reply is
+    refused now; otherwise the run would have to ask again."""
     letter = box.letter(number)
     if letter.open and (field := _EDITS.get(letter.stage)):
         edits = json.loads(letter.checked(data))[field]

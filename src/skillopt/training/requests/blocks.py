@@ -17,15 +17,16 @@ from skillopt.training.requests.shared import NOTHING_SHARED, SharedText
 
 EMPTY = Skill("")
 LEAST = 60
-"""The minimum number of tokens that a request allows each trajectory, even if there are many."""
+"""The minimum number of tokens that a request uses for each trajectory, even if there are many trajectories."""
 NEAR = 0.8
-"""A request shows an output's length if it is at least this share of the limit."""
+"""A request shows the length of an output if the length is at least this share of the limit."""
 MOST_ANSWERS = 3
 """The maximum number of expected answers of one task in a request."""
 
 
 MARKER = 12
-"""The number of tokens of the note that replaces cut text; a text that is too long by no more than this is not cut."""
+"""The number of tokens of the note that replaces cut text. If a text is too long by at most this number, it is not
+cut."""
 LEFT_OUT = "tokens left out …]"
 """The end of the note that `trim_middle` writes in place of the text that it cuts out."""
 
@@ -38,8 +39,8 @@ def block(tag: str, text: str, name: str = "") -> str:
 
 
 def blocks_in(text: str, tag: str) -> list[tuple[str, str]]:
-    """The name and the text of every block with this tag in a request, as `block` got them, without outer line
-    breaks."""
+    """The name and the text of every block with this tag in a request. The text is the one that `block` got, without
+    line breaks at its start and end."""
     matches = re.findall(rf"^<{tag}(?: name=([^\n]*))?>\n(.*?)\n</{tag}>$", text, re.DOTALL | re.MULTILINE)
     escaped = re.compile(rf"<\\(?=\s*/\s*{tag}\s*>)", re.IGNORECASE)
     return [(name, escaped.sub("<", inner)) for name, inner in matches]
@@ -52,7 +53,7 @@ def data_line(row: object) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """Settings by which one request shows trajectories."""
+    """How one request shows trajectories."""
 
     skill: Skill = EMPTY
     shared: SharedText = NOTHING_SHARED
@@ -66,8 +67,8 @@ PLAIN = Shown()
 
 
 def trajectory_lines(trajectories: Sequence[Trajectory], budget: int, shown: Shown = PLAIN) -> str:
-    """Format all trajectories within a budget of tokens: short trajectories stay whole; from the longest, most is cut
-    out."""
+    """Format all trajectories within a budget of tokens. Short trajectories stay whole; the longest ones lose the most
+    text."""
     texts = [_texts(trajectory, shown.shared) for trajectory in trajectories]
     sizes = [sum(count_tokens(text) for text in parts.values()) for parts in texts]
     shares = fair_shares(sizes, max(budget, LEAST * len(texts)))
@@ -121,8 +122,8 @@ def _line(trajectory: Trajectory, texts: dict[str, str], share: int, how: Shown)
 
 
 def _length(trajectory: Trajectory, limit: int) -> str:
-    """The length of an output if it was cut off or nearly cut off, else empty; some endpoints do not keep to the
-    limit."""
+    """The length of an output, if the output was cut off or nearly cut off; else empty. An output that is longer than
+    the limit is not nearly cut off: its endpoint ignores the limit."""
     tokens, cut = output_tokens(trajectory), was_cut_off(trajectory)
     if not cut and not NEAR * limit <= tokens <= limit:
         return ""
@@ -130,7 +131,8 @@ def _length(trajectory: Trajectory, limit: int) -> str:
 
 
 def fair_shares(sizes: Sequence[int], total: int) -> list[int]:
-    """Divide a total into shares: no share exceeds its size, and large sizes get what small sizes do not need."""
+    """Divide a total into shares. No share is larger than its size; what small sizes do not need goes to large
+    sizes."""
     shares = [0] * len(sizes)
     left = total
     for rank, (size, number) in enumerate(sorted((size, number) for number, size in enumerate(sizes))):
@@ -146,7 +148,7 @@ def ends(text: str, most: int) -> str:
 
 def trim_middle(text: str, most: int) -> str:
     """Cut the middle out of a text of more than `most` tokens, and note how many tokens are left out. A text that is
-    hardly longer stays whole, because the note would need as many tokens."""
+    only a little longer stays whole, because the note would need as many tokens as it saves."""
     size = count_tokens(text)
     if size <= most + MARKER:
         return text

@@ -1,5 +1,5 @@
-"""Writes the request of each stage. Text that is the same in the whole run comes first, so prompt caches can reuse
-it."""
+"""Writes the request of each stage. A request begins with the text that is the same in the whole run, so that prompt
+caches can reuse it."""
 
 from __future__ import annotations
 
@@ -42,26 +42,26 @@ MOST_STEPS = 8
 LONGEST_SEEN = 150
 """The maximum number of tokens of a task or an output in the record of a rejected step."""
 URGENCY = ("regressed", "persistent_fail", "improved", "stable_success")
-"""The classes of tasks by their results with two epochs' skills, the most urgent class first."""
+"""The classes of tasks that two epochs' skills have done, by the two results; the most urgent class comes first."""
 LONGEST_TASK = 60
 """The maximum number of tokens of a compared task in the request for notes."""
 LONGEST_TRIED = 150
-"""The maximum number of tokens of an earlier step's edit in a request. An edit that is in the skill is shown
+"""The maximum number of tokens of an edit of an earlier step in a request. If the edit is in the skill, it is shown
 shorter."""
 LONGEST_REJECTED = 700
 MOST_WHOLE = 2
-"""The number of rejected steps whose edits are shown with up to LONGEST_REJECTED tokens each."""
+"""The edits of this many rejected steps, the newest ones, are shown with up to LONGEST_REJECTED tokens each."""
 UNDONE = "undone with the step"
 PENDING = "pending"
-"""What a request says of an edit that broke nothing although its candidate was rejected."""
+"""What became of an edit that broke nothing although its candidate was rejected."""
 IN_PENDING = "in <pending>"
 NO_LONGER_PENDING = "tried again in a later step"
 FEW_ANSWERS = 4
-"""The maximum number of possible answers with which guessing solves many tasks."""
+"""If at most this many answers are possible, guessing solves many tasks."""
 FEW_TOKENS = 10
 """If a skill has grown by more than this factor, it is described as new, not as changed."""
 _ABOUT_DATA = re.compile(r"^- (?:<(\w+)>|`(score|in_skill)`) .*\n(?:  .*\n)*", re.MULTILINE)
-"""A list item of a prompt that explains a block, or a field of the data."""
+"""Matches a list item of a prompt that explains a block or a field of the data."""
 _METRICS = {
     "hard": " (hard: the share that is solved)",
     "soft": " (soft: the mean partial credit)",
@@ -82,8 +82,8 @@ def reflect_request(
     budget: int,
     cause: str = "",
 ) -> list[Message]:
-    """The request to reflect on a batch: failures, a few passes and all other known facts. If it is a deep reflection,
-    `cause` is the cause to look into."""
+    """The request to reflect on a batch: failures, a few passes and all other known facts. In deep reflection, `cause`
+    is the cause that the optimizer looks into."""
     failures, passes = shown_trajectories(trajectories)
     shared = shared_text([*(t.input for t in trajectories), *map(task_text, knowledge.others)])
     how = Shown(
@@ -136,8 +136,8 @@ def merge_request(
 def slow_update_request(
     prompt: str, knowledge: OptimizerContext, before: Skill, after: Skill, pairs: Sequence[Pair]
 ) -> list[Message]:
-    """The request for guidance: how two epochs' skills differ, and the compared tasks that at least one of them
-    fails."""
+    """The request for guidance: the difference between two epochs' skills, and the compared tasks that at least one of
+    the two skills fails."""
     shared = shared_text([pair.after.input for pair in pairs])
     return _request(
         prompt,
@@ -161,8 +161,8 @@ def meta_skill_request(
     epoch: Sequence[Tried],
     pairs: Sequence[Pair] = (),
 ) -> list[Message]:
-    """The request for notes: how the epoch changed the skill and the compared tasks' results, its edits with their
-    results, and the old notes."""
+    """The request for notes: how the epoch changed the skill and the results of the compared tasks, the epoch's edits
+    with their results, and the old notes."""
     steps = "\n".join(_history(epoch))
     return _request(
         prompt,
@@ -177,7 +177,7 @@ def meta_skill_request(
 
 
 def _epoch_difference(before: Skill, skill: Skill) -> str:
-    """The difference between two skills, or a sentence that says that nearly all of the skill is new."""
+    """The difference between two skills. If nearly all of the skill is new, a sentence that says so."""
     if before.tokens * FEW_TOKENS < skill.tokens and not skill.is_package:
         return f"The skill of the epoch before had {before.tokens} tokens: nearly all of the current one is new."
     return _difference(before, skill) or "The epoch has not changed the skill."
@@ -205,7 +205,7 @@ def shown_trajectories(trajectories: Sequence[Trajectory]) -> tuple[list[Traject
 
 
 def contrast(passes: Sequence[Trajectory]) -> list[Trajectory]:
-    """A few passes, spread evenly over the task types, in their old order."""
+    """A few passes, spread evenly over the task types. They stay in their order."""
     seen: Counter[str] = Counter()
     rounds = []
     for position, trajectory in enumerate(passes):
@@ -215,8 +215,8 @@ def contrast(passes: Sequence[Trajectory]) -> list[Trajectory]:
 
 
 def _request(prompt: str, *parts: str) -> list[Message]:
-    """A request. List items of the prompt that explain a block or a field are left out if the request has no such
-    block or field."""
+    """A request. If a list item of the prompt explains a block or a field that the request does not have, the item is
+    left out."""
     user = "\n\n".join(part for part in parts if part)
     absent = [m for m in _ABOUT_DATA.finditer(prompt) if (f"<{m[1]}>" if m[1] else f'"{m[2]}": ') not in user]
     for match in reversed(absent):
@@ -315,8 +315,8 @@ def _guessable(choices: Sequence[str]) -> bool:
 
 
 def _luck(trajectories: Sequence[Trajectory], choices: Sequence[str]) -> str:
-    """Sentences on guessing, if only a few answers are possible: the agent's answers, and the score of always giving
-    the most frequent one."""
+    """Sentences on guessing, if only a few answers are possible: how often the agent gave each answer, and how many
+    tasks it would solve if it always gave the most frequent one."""
     right = Counter(expected(trajectories))
     if not _guessable(choices) or not right:
         return ""
@@ -343,7 +343,8 @@ def _kinds(trajectories: Sequence[Trajectory], choices: Sequence[str]) -> str:
 
 
 def _short_form(form: ShortForm | None) -> str:
-    """The sentences on the minimal remedy's score, which every addition has to beat; empty if none was tried."""
+    """The sentences on the minimal remedy's score, which every addition has to beat; empty if no minimal remedy was
+    tried."""
     if form is None:
         return ""
     short, complete = ("rejected" if score is None else f"{score:.2f}" for score in (form.score, form.complete))
@@ -367,8 +368,8 @@ def _pending_line(edit: Edit) -> str:
 
 
 def _history(steps: Sequence[Tried], shared: SharedText = NOTHING_SHARED, pending: Sequence[Edit] = ()) -> list[str]:
-    """A line for each step. The newest rejected steps show longer edits, because these edits may come back. Edits that
-    are `pending` have a block of their own."""
+    """A line for each step. In the newest rejected steps, edits are shown with more tokens, because such edits may be
+    proposed again. `pending` edits have a block of their own."""
     whole = [tried.step for tried in steps if tried.verdict != "accept"][-MOST_WHOLE:]
     waiting = {(edit.anchor, edit.text) for edit in pending}
     return [
@@ -414,7 +415,8 @@ def _tried_line(tried: Tried, shared: SharedText, longest: int, waiting: Collect
 def _other_lines(
     knowledge: OptimizerContext, trajectories: Sequence[Trajectory], shown: Sequence[Trajectory], how: Shown
 ) -> str:
-    """A line for each task of another batch, then for each pass of the batch that the request does not show in full."""
+    """A line for each task of another batch, and then a line for each pass of this batch that the request does not show
+    in full."""
     seen = {trajectory.id for trajectory in shown}
     rest = [t for t in trajectories if t.id not in seen]
     lines = [
@@ -430,7 +432,8 @@ def _other_lines(
 def _other_line(
     kind: str, task: str, answers: Sequence[str], how: Shown, *, output: str | None = None, tried: int = 0
 ) -> str:
-    """One task as a line of JSON. `output` is a solved task's output, shown if the task has no expected answer."""
+    """One task as a line of JSON. `output` is the output of a solved task; it is shown if the task has no expected
+    answer."""
     shown = {"expected": " | ".join(answers[:MOST_ANSWERS])} if answers else {"output": output or ""}
     solved = (
         f"in none of the {tried} earlier steps that had it"

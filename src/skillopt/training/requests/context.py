@@ -1,4 +1,4 @@
-"""The facts that requests to the optimizer are written from, as typed values."""
+"""Typed values for the facts from which requests to the optimizer are written."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from skillopt.tasks.failure_kinds import choices_of, expected
 MOST_OTHERS = 40
 """The maximum number of tasks of other batches that a request shows with their answers."""
 LONGEST_OTHER = 150
-"""The maximum number of tokens of a task of another batch with its answer; longer tasks are left out rather than
-cut."""
+"""The maximum number of tokens of a task of another batch with its answer. Longer tasks are left out, not cut."""
 
 
 def tokens_for_others(prompt_tokens: int) -> int:
@@ -33,7 +32,7 @@ class TaskInfo:
     scoring: str = ""
     """How an output becomes a score, in a sentence."""
     metric: str = ""
-    """The score that is used for validation: hard, soft or mixed."""
+    """The score that is used for validation: `hard`, `soft` or `mixed`."""
     training_tasks: int = 0
     """The number of tasks in the training split; 0 if unknown."""
     target: str = ""
@@ -41,7 +40,7 @@ class TaskInfo:
     reply_tokens: int = 0
     """The length at which the target's reply is cut off; 0 if unknown."""
     known_patterns: Mapping[str, str] = field(default_factory=dict)
-    """The causes of failure that the env's author has named, each with its meaning."""
+    """The causes of failure that the author of the env has named. The value is the meaning of the cause."""
     comments: Sequence[str] = ()
     """People's comments on an earlier run (`gradient.feedback`), one line each."""
 
@@ -74,35 +73,36 @@ class OptimizerContext:
     edit_limits: EditLimits = EditLimits()
     step: int = 0
     steps: int = 0
-    """The number of steps of the run. At an epoch's end, and if unknown, `step` and `steps` are 0."""
+    """The number of steps of the run. In a request at the end of an epoch, or if the number is unknown, `step` and
+    `steps` are 0."""
     validation: float | None = None
     """The current skill's score on the validation split; None if it was not measured."""
     initial: float | None = None
     """The initial skill's validation score; None while it is being measured."""
     validation_tasks: int = 0
-    """The number of tasks that `validation` is the mean of; 0 while the initial skill is still being measured."""
+    """The number of validation tasks whose mean score is `validation`; 0 while the initial skill is still being
+    measured."""
     tried: Sequence[Tried] = ()
     """Earlier steps, with their edits and results."""
     rejected: Sequence[Rejected] = ()
-    """Single edits that gates rejected, or that are pending; analysts must not repeat them."""
+    """Edits that gates rejected, and pending edits. Analysts must not propose them again."""
     pending: Sequence[Edit] = ()
-    """Edits of rejected candidates that broke nothing; they are tried again together with new edits."""
+    """The edits of rejected candidates that broke nothing; these edits are tried again together with new edits."""
     notes: str = ""
     """The optimizer's notes from earlier epochs (the meta skill)."""
     first_step: bool = False
     short_form: ShortForm | None = None
     """The newest minimal remedy that was tried, with its scores."""
     choices: tuple[str, ...] | None = None
-    """The answers among which the agent chooses, found in the whole training split; empty if it does not choose; None
-    to find them in the batch."""
+    """The answers among which the agent chooses, found in the whole training split. Empty if the agent does not choose
+    among answers. If this is None, the answers of the batch are used."""
     others: Sequence[Item] = ()
-    """Training tasks of other batches. Requests show their expected answers, which cost no rollout."""
+    """Training tasks of other batches. Requests show the expected answers of these tasks; that costs no rollout."""
     earlier: Mapping[str, Sequence[Earlier]] = field(default_factory=dict)
     """For each task of this batch, its newest solved and its newest failed outcome in earlier steps."""
     findings: Sequence[TaskFinding] = ()
-    """The optimizer's findings so far."""
     never_solved: Mapping[str, int] = field(default_factory=dict)
-    """Training tasks that no earlier step solved, by id, with the number of steps that tried them."""
+    """Training tasks that no earlier step solved, by id. The value is the number of steps that tried the task."""
     guidance_gate: Literal["", "keep", "strict"] = ""
     """The gate's rule for guidance; empty if that is unknown."""
 
@@ -116,6 +116,6 @@ class Pair:
     """One task done with two skills."""
 
     change: str
-    """The class of the change: improved, regressed, persistent_fail or stable_success."""
+    """The class of the change: `improved`, `regressed`, `persistent_fail` or `stable_success`."""
     before: Trajectory
     after: Trajectory

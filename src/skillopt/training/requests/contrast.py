@@ -1,5 +1,5 @@
-"""Finds data that needs no further rollouts: tasks of a batch with different outcomes under two versions of the skill,
-and solved tasks in the form of worked examples."""
+"""Finds data that costs no further rollouts: tasks of a batch that had a different outcome under an earlier skill, and
+solved tasks in the form of worked examples."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def contrast_block(
     shown: Sequence[Trajectory],
     how: Shown,
 ) -> str:
-    """A block of tasks that had a different outcome in an earlier step, failures first, with the output lines that
-    differ."""
+    """A block of tasks that had a different outcome in an earlier step, with the lines by which the two outputs differ.
+    Tasks that fail now come first."""
     rows = []
     for now in sorted(trajectories, key=lambda t: t.score.hard >= 1):
         solved = now.score.hard >= 1
@@ -51,8 +51,8 @@ def _differing(wrong: str, right: str) -> tuple[str, str]:
 
 def ready_examples(passes: Sequence[Trajectory], how: Shown) -> list[Trajectory]:
     """Solved tasks that could become examples in the skill: short tasks that are not examples yet, with as many
-    different answers as possible. If the answer can be guessed, the steps of a right reply may be wrong, so only
-    replies that contain nothing but the answer are used."""
+    different answers as possible. If the answer can be guessed, a right reply may have wrong steps. Then only replies
+    that contain nothing but the answer are used."""
     seen: dict[str, int] = {}
     turns = []
     for position, each in enumerate(passes):

@@ -1,4 +1,5 @@
-"""Writes the part of a request about a package: its files, in how many tasks each was opened, and their text."""
+"""Writes the part of a request about a package: the list of its files, the number of tasks that opened each file, and
+the texts of the files."""
 
 from __future__ import annotations
 
@@ -71,8 +72,8 @@ def _row(skill: Skill, path: str, may_edit: bool, opened: Counter[str] | None) -
 
 
 def _opened(trajectories: Sequence[Trajectory]) -> Counter[str] | None:
-    """How many tasks opened each file; the empty name has the number of all tasks. None if no task opened a file,
-    because not every target reports this."""
+    """The number of tasks that opened each file; the empty name has the number of all tasks. None if no task opened a
+    file: then the target may be one that does not report this."""
     tasks = Counter(path for trajectory in trajectories for path in set(trajectory.opened))
     return tasks + Counter({"": len(trajectories)}) if tasks else None
 

@@ -58,8 +58,8 @@ def read_findings(raw: Any, ids: Sequence[str]) -> tuple[ReportedFinding, ...]:
 def grown(
     known: Sequence[TaskFinding], reported: Sequence[ReportedFinding], items: dict[str, str], step: int
 ) -> list[TaskFinding]:
-    """The findings after a step: old and newly reported ones. `items` contains the id of each trajectory's training
-    task, by the trajectory's id."""
+    """The findings after a step: the earlier ones and those that the step's replies report. `items` maps the id of a
+    trajectory to the id of its training task."""
     kept = {finding.number: finding for finding in known}
     for one in reported:
         old = kept.get(one.number) or next((f for f in kept.values() if same_text(f.text, one.text)), None)
@@ -79,7 +79,8 @@ def grown(
 
 
 def findings_block(findings: Sequence[TaskFinding]) -> str:
-    """A block with as many findings as SHOWN tokens allow: untested findings first, then the newest."""
+    """A block with as many findings as SHOWN tokens allow. Untested findings come first and refuted ones last; among
+    equals, the newest come first."""
     return block("findings", "\n".join(_lines(findings)))
 
 

@@ -27,9 +27,9 @@ def guidance_schema() -> Schema:
 
 
 def guidance_reply(skill: Skill, name: str, cited: Sequence[str], refused: Problem) -> Callable[[Any], Applied]:
-    """Return a function that reads a reply and returns the skill with the new guidance. `name` is the prefix of the
-    lines' ids; `cited` are the trajectories that the request shows. If a line cannot be used, the optimizer is asked
-    again."""
+    """Return a function that reads a reply and returns the skill with the new guidance. `name` is the prefix of the ids
+    of the lines; `cited` has the ids of the trajectories that the request shows. If a line cannot be used, the
+    optimizer is asked again."""
 
     def read(value: Any) -> Applied:
         edits: list[Edit] = []
@@ -57,8 +57,8 @@ def guidance_reply(skill: Skill, name: str, cited: Sequence[str], refused: Probl
 
 
 def _rows(value: Any, guidance: str) -> Iterator[dict[str, Any]]:
-    """A row for each line of the reply. If the reply has a plain text in `guidance` (the form of earlier versions), its
-    new lines are one row that adds them."""
+    """One row for each entry of `lines` in the reply. A reply in the form of earlier versions has the whole guidance as
+    a text in `guidance`; then one row adds the lines of this text that are new."""
     lines = value.get("lines") if isinstance(value, dict) else None
     if isinstance(lines, list):
         yield from (row if isinstance(row, dict) else {} for row in lines)
@@ -81,7 +81,7 @@ def _problem(edit: Edit, guidance: str) -> str:
 
 
 def _in_words(skip: Skip) -> Skip:
-    """The skip with a reason about the guidance, for messages to the optimizer."""
+    """The skip with a reason that speaks of the guidance, not of the skill, for messages to the optimizer."""
     if skip.kind != "skill_too_long":
         return skip
     most = LIMITS.max_skill_tokens

@@ -1,7 +1,7 @@
 """Defines the form of each stage's reply as a JSON schema with the stage's name, and reads replies.
 
-Usable parts of a reply are used; all other parts are dropped and counted, and nothing is guessed. In a schema, reasons
-come before the text that they lead to.
+The usable parts of a reply are used. All other parts are dropped and counted; nothing is guessed. In a schema, each
+reason comes before the text for which it is the reason.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def reflect_schema(
     minimal: bool = False,
     findings: bool = False,
 ) -> Schema:
-    """The schema of a reflection. Ids and ops are enums: a small model then cannot cite ids that do not exist. `files`
-    is the schema of the `file` of a package's edits. A `minimal` remedy and `findings` may be asked for; a reply may
-    leave them out."""
+    """The schema of a reflection. Ids and ops are enums, so that a small model cannot cite ids that do not exist.
+    `files` is the schema of the field `file` in the edits of a package. If `minimal` or `findings` is true, the schema
+    has a field for the minimal remedy or for findings, but a reply may leave it out."""
     cited = _some_of(ids)
     pattern = object_schema({"name": TEXT, "cause": TEXT, "trajectory_ids": cited})
     edit = _edit({"pattern": TEXT, "rationale": TEXT, "trajectory_ids": cited}, files, grouped=True)
@@ -71,7 +71,7 @@ def reflect_schema(
 
 def merge_schema(ids: Sequence[str], most: int, files: Sequence[str] = ()) -> Schema:
     """The schema of a merge: each merged edit names the edits that it replaces, and each conflict names two edits by
-    id. `files` are the files of a package's edits."""
+    id. `files` has the names of the files that the edits of a package may name."""
     one: dict[str, JsonValue] = {"type": "string", "enum": list(ids)}
     file: dict[str, JsonValue] = {"type": "string", "enum": list(files)}
     edit = _edit({"ids": _some_of(ids), "pattern": TEXT, "rationale": TEXT}, file if files else None)
@@ -89,7 +89,8 @@ def text_schema(stage: str, field: str) -> Schema:
 def _edit(
     reasons: dict[str, JsonValue], file: Mapping[str, JsonValue] | None, *, grouped: bool = False
 ) -> dict[str, JsonValue]:
-    """The schema of an edit. People who answer a letter, and recorded replies, may leave out `dropped` and `group`."""
+    """The schema of an edit. The fields `dropped` and `group` are not required, because people who answer a letter, and
+    recorded replies, may leave them out."""
     named: dict[str, JsonValue] = {"file": dict(file)} if file else {}
     dropped: dict[str, JsonValue] = {"description": _DROPPED, **_array(object_schema({"text": TEXT, "reason": TEXT}))}
     required = {**reasons, "op": OP, **named, "section": TEXT, "anchor": TEXT, "text": TEXT}
@@ -110,7 +111,8 @@ def object_schema(properties: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 SUPERFLUOUS = {"duplicate", "no_change"}
-"""The kinds of skipped edits about which the optimizer is not asked again: the skill already says the same."""
+"""The kinds of skipped edits that do no harm, because the skill already says the same. The optimizer is not asked again
+about them."""
 
 
 _FILLER = re.compile(
@@ -122,9 +124,12 @@ _FILLER = re.compile(
 
 
 def reflection(skill: Skill, limits: SizeLimits, patch: Patch, most: int) -> Callable[[Any], Patch]:
-    """Return a function that reads a reflection on `skill` into `patch`. If an edit cannot be applied, the optimizer is
-    asked again: the edits of a step belong together, and only a part of them may do harm. Edits that then still cannot
-    be applied stay in the patch; the update skips them and says why."""
+    """Return a function that reads a reflection on `skill` into `patch`.
+
+    If an edit cannot be applied, the optimizer is asked again: the edits of a step belong together, and some of them
+    without the others may do harm. If the second reply also has such edits, they stay in the patch; the update skips
+    them and says why.
+    """
 
     ids = patch.trajectory_ids
 
@@ -161,7 +166,8 @@ def _minimal(raw: Any, skill: Skill, limits: SizeLimits, patch: Patch) -> tuple[
 
 
 def _without_losses(edits: Sequence[Edit], skill: Skill) -> tuple[tuple[Edit, ...], tuple[Dropped, ...]]:
-    """The edits that name every line that they drop, and the other edits, each with the lines that it would lose."""
+    """The edits that name every line that they drop; and separately the other edits, each with the lines that it would
+    lose."""
     kept: list[Edit] = []
     losing: list[Dropped] = []
     for edit in edits:
@@ -180,7 +186,7 @@ def _named(edit: Edit) -> str:
 
 
 def _unfit(skill: Skill, edits: Sequence[Edit], limits: SizeLimits) -> Iterator[str]:
-    """The reason for each edit that cannot be applied."""
+    """For each edit that cannot be applied, the reason."""
     builder = SkillBuilder(skill, limits)
     for edit in edits:
         skip = builder.add(edit)
@@ -191,8 +197,8 @@ def _unfit(skill: Skill, edits: Sequence[Edit], limits: SizeLimits) -> Iterator[
 def read_edits(
     raw: Sequence[Any], ids: Sequence[str], source: str, most: int
 ) -> tuple[tuple[Edit, ...], tuple[Dropped, ...]]:
-    """Read at most `most` edits, each with the trajectories of `ids` that it cites; for the limit, a group is one
-    edit."""
+    """Read at most `most` edits; a group counts as one edit. Of the trajectories that an edit cites, only those in
+    `ids` are kept; an edit that cites none of them is dropped."""
     edits: list[Edit] = []
     dropped: list[Dropped] = []
     for row in raw:

@@ -1,4 +1,5 @@
-"""Finds text that all tasks of a request share (a schema, a list of labels, an instruction), to show it only once."""
+"""Finds text that all tasks of a request share (a schema, a list of labels, an instruction), so that the request shows
+it only once."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ LEAST_SHARED = 20
 """The minimum number of tokens of a shared text that gets a separate block."""
 FEWEST_TASKS = 3
 SHORTEST_EXAMPLE = 12
-"""The minimum number of characters of a task that is regarded as an example: a shorter task may occur in a skill by
+"""The minimum number of characters of a task that is regarded as an example. A shorter text may occur in a skill by
 chance."""
 
 
@@ -50,7 +51,8 @@ def shared_text(tasks: Sequence[str]) -> SharedText:
 
 
 def _beginning(texts: Sequence[str]) -> str:
-    """The beginning that all texts share, up to the end of a line or else of a word; empty if it is short."""
+    """The beginning that all texts share, up to the end of a line, or if that is short, up to the end of a word. Empty
+    if this is short, too."""
     first, last = min(texts), max(texts)
     same = (at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b)
     common = first[: next(same, min(len(first), len(last)))]

@@ -1,4 +1,5 @@
-"""Chooses the advice for a batch from observations, never from a model's name."""
+"""Chooses the advice in the prompt for a batch. The choice depends only on observations, never on the name of a
+model."""
 
 from __future__ import annotations
 
@@ -16,14 +17,14 @@ SOME = 0.25
 MOST = 0.5
 FEW = 0.2
 SEVERAL = 3
-"""With fewer failures than this, a majority of them says nothing."""
+"""If there are fewer failures than this, a majority of them says nothing."""
 GOOD = 0.8
 """The minimum share of solved tasks that shows that the target follows the skill."""
 
 
 def advice_for(skill: Skill, knowledge: OptimizerContext, trajectories: Sequence[Trajectory]) -> tuple[str, ...]:
-    """The names of the prompt parts for a batch: one for how the target learns, and one for each frequent kind of
-    failure."""
+    """The names of the prompt parts for a batch. One part is for the way in which the target learns; each frequent kind
+    of failure has a part of its own."""
     failures = [t for t in trajectories if t.score.hard < 1]
     if not failures:
         return ("reflect_imitator",)
@@ -51,8 +52,9 @@ def advice_for(skill: Skill, knowledge: OptimizerContext, trajectories: Sequence
 def _able(
     skill: Skill, knowledge: OptimizerContext, trajectories: Sequence[Trajectory], unseen: Sequence[Trajectory]
 ) -> bool:
-    """True if the target solved most tasks with the initial skill, well above chance, or solves nearly all
-    validation tasks and nearly all tasks of the batch that are not examples in the current skill."""
+    """True in two cases. With the initial skill, the target solved most tasks, well above chance. Or with the current
+    skill, it solves nearly all validation tasks, and nearly all tasks of the batch that are not examples in the
+    skill."""
     start = knowledge.initial
     if start is None and not skill.shown.text.strip():
         start = mean(t.score.soft for t in trajectories)

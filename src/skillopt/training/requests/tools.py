@@ -1,4 +1,4 @@
-"""Writes the part of a request about the tools that an agent can call; each tool occurs once."""
+"""Writes the part of a request about the tools that an agent can call. Each tool is listed once."""
 
 from __future__ import annotations
 
