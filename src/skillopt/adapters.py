@@ -86,7 +86,7 @@ class GepaEnv(Env):
 
     task = "Each task is an input of the user's own program, whose instructions the skill is."
     scores_files = True
-    """True: each rollout returns its own score, so there is no scorer to try on an output."""
+    """Each rollout returns its own score; the env cannot score an output afterwards."""
 
     def __init__(self, adapter: GepaAdapter, tasks: Tasks, component: str, others: dict[str, str]) -> None:
         if not isinstance(adapter, GepaAdapter):
@@ -128,7 +128,7 @@ class GepaEnv(Env):
 
 def _fingerprint(adapter: GepaAdapter, component: str, others: Mapping[str, str]) -> str:
     """A hash of the adapter's source and settings: if the model or the metric changes, a new run begins. Whole numbers
-    and lists are left out, because an adapter may count its calls in them; then each use would begin a new run."""
+    and lists are left out: if an adapter counted its calls in one of them, each use would begin a new run."""
 
     def shown(value: object) -> object:
         if value is None or isinstance(value, str | bool | float):
@@ -162,7 +162,9 @@ def _rows(tasks: object) -> list[Json]:
         try:
             json.dumps(dict(data))
         except (TypeError, ValueError) as error:
-            raise UserError(f"from_gepa: tasks[{len(rows)}]: is not JSON ({error}); give texts and numbers") from None
+            raise UserError(
+                f"from_gepa: tasks[{len(rows)}]: is not JSON ({error}); use only texts, numbers, lists and dicts"
+            ) from None
         rows.append({"question": question, "answers": data.get("answer", []), "data": dict(data)})
     return rows
 

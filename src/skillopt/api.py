@@ -327,7 +327,7 @@ async def _measuring(config: ConfigLike, inputs: MeasureArguments) -> AsyncItera
 
 
 def new_training(config: Config, **arguments: Any) -> TrainingLoop:
-    """Make a training loop with the usual functions for the plan, the doctor's advice and the verdict."""
+    """Make a training loop that runs the usual preflight and adds the verdict to the summary."""
     from skillopt.preflight.doctor import preflight
     from skillopt.view.diagnosis import with_verdict
 
@@ -377,8 +377,7 @@ def _interruptible(training: TrainingLoop, loop: asyncio.AbstractEventLoop) -> I
         return
 
     def once(*_: object) -> None:
-        """Handle a signal. Python calls this function even while the event loop is busy, such as while it reads long
-        data."""
+        """Handle a signal, even if the event loop is busy, for example because it reads a large file."""
         reset()
         if training.started:
             loop.call_soon_threadsafe(training.interrupt)

@@ -88,7 +88,8 @@ def read_inputs(
     **keys: Any,
 ) -> Inputs:
     """Separate the arguments into a config and objects. If the config alone does not define the env, open the env; the
-    caller then uses the env in a block of `Inputs.open`. API keys are also read from the file `.env`."""
+    caller must use it inside `async with inputs.open()`, which closes it. API keys are also read from the file
+    `.env`."""
     from skillopt.tasks.base import as_env
     from skillopt.tasks.memory import own_env
 
@@ -146,8 +147,8 @@ def _models(keys: Keys, models: KeysLike | None) -> dict[str, ChatModel]:
 
 
 def named_parts(keys: Keys, given: Mapping[str, tuple[str, Any]]) -> Keys:
-    """Add the values that are names to `keys`. Return the values that are objects, by keyword. `given` contains the
-    config key and the value of each keyword."""
+    """Separate names and objects. `given` contains the config key and the value of each keyword. If the value is a
+    name, add it to `keys`. Return the values that are objects, by keyword."""
     objects: Keys = {}
     for name, (dotted, value) in given.items():
         section, _, key = dotted.partition(".")
@@ -170,8 +171,8 @@ def _add(keys: Keys, section: str, values: KeysLike) -> None:
 
 
 def _plain(tree: Any, functions: Functions) -> Any:
-    """Return a config or keywords without the functions for `agent` and `scoring`, also without those in the section
-    `env`. Put these functions into `functions`."""
+    """Return a config or keywords without functions as the values of `agent` and `scoring`, at the top or in the
+    section `env`. Put these functions into `functions`."""
     if not isinstance(tree, Mapping):
         return tree
     plain: Keys = {}
@@ -199,7 +200,7 @@ def read_skill_input(skill: SkillLike, names: Sequence[str] = ()) -> Skill | str
         return Skill(name)
     if there or not name or name in names or "@" in name:
         return name
-    also = f", one of: {', '.join(names)}" if names else ""
+    also = f", a name ({', '.join(names)})" if names else ""
     raise UserError(
         f"skill: '{name}' does not exist; give the path of a Markdown file or of a package's folder{also}, or the "
         "skill's text (as skillopt.Skill(text) if the text looks like a path)"

@@ -1,8 +1,8 @@
 """Protects secrets: configs only name them, child processes do not get them, texts from outside are redacted.
 
 The secrets are: the values of environment variables with a name such as `…_KEY`, `…_TOKEN_2` or `DB_PASS_PROD`; the
-values of variables that a config names as keys; the password in a variable's URL (for the URL of a proxy, also user,
-password and host together); and tokens that SkillOpt fetched. Every text from outside (a reply, an error, the result of
+values of variables that a config names as keys; the password in a variable's URL (in the URL of a proxy, also the
+whole `user:password@host`); and tokens that SkillOpt fetched. Every text from outside (a reply, an error, the result of
 a rollout) is redacted before it is used, so no secret gets into a journal, a file, a log or onto the screen. Secrets of
 fewer than twelve characters are not searched for, because they may be ordinary words.
 """
@@ -105,8 +105,8 @@ def refuse_keys(tree: Mapping[str, Any], where: str) -> None:
         named_as_key = _HOLDS_KEY.fullmatch(dotted.rpartition(".")[2]) and value and not _ENV_NAME.match(value)
         if named_as_key or _KEY.search(value) or any(secret in value for secret in known):
             raise UserError(
-                f"{where}: {dotted}: looks like a key; keys belong in the environment or .env (see .env.example), "
-                "and models.target_key_name (optimizer_key_name, judge_key_name) names the variable"
+                f"{where}: {dotted}: looks like a key; put the key into the environment or .env (see .env.example), "
+                "and its variable's name into models.target_key_name (optimizer_key_name, judge_key_name)"
             )
 
 

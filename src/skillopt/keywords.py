@@ -202,8 +202,8 @@ class EvaluationKeys(FlatEvaluationKeys, total=False):
     skills on the items on which their scores differ; these samples must confirm the gain. If nothing is noisy,
     `paired` is the same as `strict`."""
     vetoes: Sequence[str]
-    """Functions that may reject a candidate that the gate accepts, as names of entry points of the group
-    `skillopt.gates`. Each function gets the items' scores under the current skill and under the candidate."""
+    """Names of entry points of the group `skillopt.gates`: functions that may reject a candidate after the gate
+    accepted it. Each function gets the items' scores under the current skill and under the candidate."""
 
 
 class ModelsKeys(TypedDict, total=False):
@@ -252,7 +252,8 @@ class ModelsKeys(TypedDict, total=False):
     """If the optimizer is a command: the command's options, such as `{timeout: 600, pass_env: [MY_KEY], args:
     [--fast], at_once: 4}`."""
     optimizers: Mapping[str, ModelSettingsKeys]
-    """Settings for certain optimizers only, by `provider:model` or by provider, in the form of `models.targets`."""
+    """Settings for certain optimizers only, by `provider:model` or by provider. The keys are those of
+    `models.targets`."""
     optimizer_rpm: int | None
     """The maximum number of requests per minute to the optimizer; `null`: no limit."""
     optimizer_tpm: int | None
@@ -382,7 +383,7 @@ class BudgetKeys(TypedDict, total=False):
     max_tokens: int | None
     """The run stops after this number of tokens (prompts and replies together)."""
     max_minutes: float | None
-    """The run stops after this number of minutes; the time counts anew when the run is continued."""
+    """The run stops after this number of minutes. If the run is continued, the count starts again at 0."""
     prices: Mapping[str, PriceKeys]
     """Prices in dollars per million tokens that replace the price list, such as `{"openai:gpt-4o": {input: 2.5,
     output: 10}}`."""

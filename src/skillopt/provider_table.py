@@ -29,7 +29,7 @@ class Provider:
     roles: tuple[str, ...] = ("target", "optimizer")
     """The roles that the models can have."""
     role_hint: str = ""
-    """The end of the error message if a config gives a model another role."""
+    """The end of the error message if a config gives a model a role that is not in `roles`."""
     needs_model: bool = True
     """False if the prefix alone names a model."""
 
@@ -78,11 +78,11 @@ class Provider:
     """Settings of the client library that ask the endpoint to cache the beginning of requests (tools and system
     prompt). Empty if the endpoint caches without a setting, or has no cache."""
     cached_from: int = 0
-    """The minimum number of tokens that the beginning of a request needs to be cached (some models need more); 0 if no
+    """The beginning of a request is cached only if it has at least this many tokens (some models need more); 0 if no
     cache is known."""
     warms_cache: bool = False
-    """True if the beginning of requests is cached only after the first reply, and each request before that reply pays
-    for writing it into the cache again. The first request is then sent alone."""
+    """True if the beginning of requests is cached only after the first reply. Until then, each request would pay for
+    writing it into the cache, so the first request is sent alone."""
 
     price_list: str = ""
     """The provider's name in the package genai-prices; empty if that package does not have the prices."""

@@ -80,8 +80,8 @@ def _in_a_loop() -> bool:
 
 @contextlib.contextmanager
 def ending_shortly() -> Iterator[None]:
-    """If the work in this block is stopped and no code catches that error, the program ends with a message and without
-    a traceback, as a command does."""
+    """If this block raises Stopped or KeyboardInterrupt and no code catches it, the program ends with a message and
+    without a traceback, as a command does."""
     try:
         yield
     except (Stopped, KeyboardInterrupt):

@@ -177,8 +177,8 @@ def _task(folder: Path, tasks: dict[str, TaskFolder]) -> Item:
         has_sandboxed = any(each.machine for each in tasks.values())
         if problem := "" if has_sandboxed else docker_problem():
             raise UserError(
-                f"{folder}: environment/Dockerfile does more than copy all of environment/ to its WORKDIR. The task "
-                f"needs Docker, which cannot be used here: {problem}; start Docker, or remove the task's folder"
+                f"{folder}: needs Docker, because environment/Dockerfile does more than copy environment/ to its "
+                f"WORKDIR. Docker cannot be used here: {problem}; start Docker, or remove the task's folder"
             )
         files = read_files("environment", folder, f"{folder}: environment", _MOST)
         task = TaskFolder(folder=folder, files=files, machine=settings.environment)
@@ -244,8 +244,8 @@ def _settings(file: Path) -> TaskSettings:
 
 
 class TestsCheck(Scorer):
-    """Runs a task's tests/test.sh in the sandbox or container, after the agent has ended. There, the workspace is at
-    the task's WORKDIR and the tests are at /tests. The tests write the reward to /logs/verifier."""
+    """Runs a task's tests/test.sh after the agent has ended. In the sandbox or container, the workspace is at the
+    task's WORKDIR and the tests are at /tests. The tests write the reward to /logs/verifier."""
 
     __test__ = False  # not a pytest class
     needs_workspace = True

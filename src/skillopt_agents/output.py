@@ -94,7 +94,7 @@ def parse_opencode(stdout: str) -> AgentOutput:
 
 
 def parse_gemini(stdout: str) -> AgentOutput:
-    """Parse `gemini --output-format json`: one object with the answer and the tokens, which may follow other output."""
+    """Parse `gemini --output-format json`: one object with the answer and the tokens. Other output may come first."""
     text = "\n" + stdout.strip()
     for event in json_events(text[max(text.rfind("\n{\n"), 0) :]):
         if "response" in event or "error" in event:

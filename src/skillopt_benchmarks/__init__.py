@@ -1,2 +1,1 @@
-"""The benchmarks of the paper, and others. They are registered as envs through entry points, as the envs of any package
-are."""
+"""The benchmarks of the paper, and others. Like the envs of other packages, they are registered by entry points."""

@@ -17,8 +17,8 @@ OFFICIAL = {"train": ("train", 39), "val": ("valid_seen", 18), "test": ("valid_u
 
 
 def prepare(out: Path) -> dict[str, int]:
-    """Write items for the official games below ALFWORLD_DATA; the task types take turns. Return the sizes of the
-    splits."""
+    """Write items for the official games below ALFWORLD_DATA, alternating between the task types. Return the sizes of
+    the splits."""
     data = os.environ.get("ALFWORLD_DATA", "")
     root = Path(data) / "json_2.1.1"
     if not data or not root.is_dir():
@@ -37,8 +37,8 @@ def prepare(out: Path) -> dict[str, int]:
 
 
 def _item(path: Path, data: Path) -> Item | None:
-    """Return the item for a game; None if the game cannot be won or is not of the six task types (it has a movable
-    receptacle or a sliced object)."""
+    """Return the item for a game; None if the game cannot be won, or has a movable receptacle or a sliced object. Such
+    a game is not of the six task types."""
     game = json.loads(path.read_text(encoding="utf-8"))
     about = json.loads(path.with_name("traj_data.json").read_text(encoding="utf-8"))
     if not game.get("solvable", True) or "movable" in path.parent.parent.name or "Sliced" in path.parent.parent.name:

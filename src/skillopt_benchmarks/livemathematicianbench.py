@@ -66,8 +66,8 @@ def right_choice(item: Item) -> int:
 
 
 def shuffle(item: Item) -> Item:
-    """Return the item as the target sees it: the choices are shuffled by the item's id, and follow the question, each
-    with a letter."""
+    """Return the item as the target sees it: after the question are the choices, each with a letter. The item's id
+    decides their order."""
     choices = [str(text) for text in item.get("choices")]
     right = right_choice(item)
     if len(choices) < 2 or len({_plain(text) for text in choices}) < len(choices):

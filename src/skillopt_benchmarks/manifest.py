@@ -53,7 +53,7 @@ def select_items(
         total = sum(map(len, ids_by_split.values()))
         raise UserError(
             f"--manifest: {path}: {len(lacking)} of {total} ids are not among the {len(by_id)} published items: "
-            f"{shown}. The published files must contain all ids: {how}; for more files, name their folder with --from"
+            f"{shown}. Put all published files into one folder, and name it with --from. These files are: {how}"
         )
     return {split: [by_id[name] for name in ids] for split, ids in ids_by_split.items()}
 

@@ -109,7 +109,7 @@ def _harmless(node: ast.AST) -> bool:
 
 
 def generate(families: Sequence[str], seed: int, sizes: Mapping[str, int]) -> dict[str, list[Item]]:
-    """Make the items of each split; the families take turns. The scorer gives every stored answer the full score."""
+    """Make the items of each split, alternating between families. Every stored answer has the scorer's full score."""
     gym = library()
     available = set(gym.factory.DATASETS)
     if unknown := [name for name in families or ("",) if name not in available]:

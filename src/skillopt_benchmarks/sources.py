@@ -47,15 +47,15 @@ class DataSource:
     folders: tuple[str, ...] = ()
     """Folders that belong to the data. They are next to the files with the items."""
     how: str = ""
-    """The files to fetch by hand, and the folder to put them in."""
+    """The files to fetch by hand, and where to get them."""
     kinds: tuple[str, ...] = ()
     """The kinds of tasks, if each kind has its own file: `{kind}` in `files` and `url` stands for the chosen kind."""
     split: Callable[[Path], str] | None = None
     """A function that returns the split of a file; None if the set does not have its own splits."""
     canary: Callable[[Path], str] | None = None
-    """A function that returns the line of a file that every copy of the data must contain; None if there is none."""
+    """A function that returns a file's canary line; every copy of the data must contain it. None if there is none."""
     prepare: Callable[[Path], dict[str, int]] | None = None
-    """A function that writes the split folders; None unless a different program downloads the data."""
+    """A function that writes the split folders from data that another program downloads; None for other benchmarks."""
     mini: bool = True
     """True if SkillOpt has a small set in this benchmark's form."""
 
@@ -114,8 +114,8 @@ def prepare(
     name: str, source_dir: Path, out: Path, progress: Progress, kind: str = "", manifest: Path | None = None
 ) -> dict[str, int]:
     """Write split folders from the published files in `source_dir`. If these files are missing, download them if that
-    is possible. The splits are those of the manifest; without a manifest, those of the set itself; if the set has none,
-    a hash of the item's id decides. Return the sizes of the splits."""
+    is possible. The manifest decides the split of an item. Without a manifest, the set's own splits are used; if the
+    set has none, a hash of the item's id decides. Return the sizes of the splits."""
     source = source_of(name)
     if kind and not source.kinds:
         raise UserError(f"--kind: {name} has no kinds; leave --kind out")
@@ -165,7 +165,7 @@ def _of_kind(name: str, source: DataSource, kind: str) -> DataSource:
     if not source.kinds:
         return source
     if kind not in source.kinds:
-        problem = f"{name} has no kind '{kind}'" if kind else f"{name} is prepared kind by kind"
+        problem = f"{name} has no kind '{kind}'" if kind else f"is needed for {name}"
         raise UserError(f"--kind: {problem}; name one of: {', '.join(source.kinds)}")
     files, url, how = (text.format(kind=kind) for text in (source.files, source.url, source.how))
     return replace(source, files=files, url=url, how=how)

@@ -162,7 +162,7 @@ def _refuse_changes(proposal: Proposal, target: Path, backup: Path, remedy: str)
         path = target / file.path
         for part in (path, *path.parents[: len(Path(file.path).parts) - 1]):
             if part.is_symlink():
-                raise UserError(f"{part}: is a link; nothing was written. Replace the link with the file or folder")
+                raise UserError(f"{part}: is a link; nothing was written. Replace it with what it points to")
         if checksum(path) != file.before and not (interrupted and file in replaced):
             state = "already has the new content" if file in replaced else "has changed since the proposal was written"
             raise UserError(f"{path}: {state}; nothing was written. Look at the difference, then {remedy}")
@@ -186,7 +186,7 @@ def _replace(proposal: Proposal, target: Path, source: Path, backup: Path | None
             draft.unlink(missing_ok=True)
             _remove_empty(target, name)
         where, why = Path(error.filename or target).parent, error.strerror or str(error)
-        raise UserError(f"{where}: {why}; the installed skill is unchanged. Free some space, and try again") from None
+        raise UserError(f"{where}: {why}; the installed skill is unchanged. Solve this, and try again") from None
     for file in sorted(proposal.files, key=lambda file: (file.path == FILE, file.path)):
         if file.after:
             drafts[file.path].replace(target / file.path)

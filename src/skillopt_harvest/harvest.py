@@ -200,8 +200,8 @@ async def _with_model(
 
 
 def selections(folder: HarvestFolder, named: SourceSelection, since: str) -> list[SourceSelection]:
-    """Return the sources to read. If the user named a source, this is the only one. With `--since last` and no named
-    source, these are all sources of earlier harvests, each from the time of its last harvest on."""
+    """Return the sources to read: only the source that the user named. If the user named none, `--since last` means all
+    sources of earlier harvests, each from the time of its last harvest on."""
     last = {each.of: each.began for each in folder.read_state().sources}
     if named.source:
         return [named.model_copy(update={"since": moment(since, last.get(named, 0.0))})]
@@ -221,7 +221,7 @@ def moment(text: str, last: float) -> float:
     try:
         return datetime.fromisoformat(text).astimezone().timestamp()
     except ValueError:
-        raise UserError(f"--since: '{text}' must be a span such as 30d, a day such as 2026-01-31, or last") from None
+        raise UserError(f"--since: '{text}' must be a span ('30d'), a day ('2026-01-31') or 'last'") from None
 
 
 def mining_config(model: str, overrides: Sequence[str], *, local: bool) -> Config | None:

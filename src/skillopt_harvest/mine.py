@@ -1,7 +1,7 @@
 """The heuristic miner: finds corrections in sessions without a model, and groups similar corrections into tasks.
 
-A user's turn is a correction because of its words, a declined tool call or a repeated request, or because the agent
-does the same work again in a different way after it. The similarity of two corrections is measured on their words, and
+Signs of a correction are the words of the user's turn, a declined tool call, a repeated request, and an agent that then
+does the same work again in a different way. The similarity of two corrections is measured on their words, and
 on the words that were added to the answers or removed from them.
 """
 
@@ -151,8 +151,8 @@ def group(corrections: Sequence[Correction]) -> list[MinedTask]:
 
 
 def _features(each: Correction) -> dict[str, float]:
-    """Return the weight of each word: of the correction's words, and of the words that the correction added to the
-    answer or removed from it. If a word has several weights, they are added."""
+    """Return the weights of words: the words of the correction, and the words that it added to the answer or removed
+    from it. If a word has several weights, they are added."""
     said, before, after = words_of(each.words), words_of(each.rejected), words_of(each.corrected)
     asked = words_of(each.request)
     features = dict.fromkeys(said - asked or said, 1.0)

@@ -396,7 +396,7 @@ def test_official_alfworld_games_become_splits(tmp_path: Path, monkeypatch: pyte
     ("arguments", "complaint"),
     [
         (["data", "prepare", "squad"], "unknown 'squad'; known are: alfworld"),
-        (["data", "prepare", "bbh"], "--kind: bbh is prepared kind by kind; name one of: boolean_expressions"),
+        (["data", "prepare", "bbh"], "--kind: is needed for bbh; name one of: boolean_expressions"),
         (["data", "prepare", "bbh", "--kind", "../x"], "--kind: bbh has no kind '../x'; name one of"),
         (["data", "prepare", "formula", "--kind", "navigate"], "--kind: formula has no kinds"),
         (["data", "prepare", "textworld"], "it is made with `skillopt data generate textworld`"),

@@ -97,7 +97,7 @@ def test_a_full_disk_leaves_the_installed_skill_as_it_was(proposal: Path) -> Non
     )
     done = subprocess.run([sys.executable, "-c", code, str(proposal)], capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
-    assert "the installed skill is unchanged. Free some space" in done.stderr
+    assert "the installed skill is unchanged. Solve this, and try again" in done.stderr
     assert installed(proposal) == OLD
     assert not list((proposal.parent / "skills").rglob("*.tmp"))
     adoption.adopt(proposal)

@@ -69,7 +69,8 @@ def test_compare_takes_a_runs_folder_and_says_which_run_it_compares(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("sides", "message"), [(("initial", "best"), "train first"), (("nowhere.md", "best"), "no such skill file")]
+    ("sides", "message"),
+    [(("initial", "best"), "train first"), (("nowhere.md", "best"), "nor a skill file or package")],
 )
 def test_compare_says_what_is_missing(tmp_path: Path, sides: tuple[str, str], message: str) -> None:
     done = run("compare", tmp_path, *sides)

@@ -590,7 +590,7 @@ def test_the_doctor_says_whether_the_target_answers(folder: Path, monkeypatch: p
     stand_in(folder, "claude", [refused], monkeypatch)
     checks = {check.name: check for check in asyncio.run(examine(config))}
     assert checks["target agent"].status == "fail"
-    assert "finds no login there: give it a key (ANTHROPIC_API_KEY" in checks["target agent"].says
+    assert "finds no login there; set a key (ANTHROPIC_API_KEY" in checks["target agent"].says
 
 
 # The events of each agent in a task with a skill and a shell command, shortened

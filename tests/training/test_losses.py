@@ -256,3 +256,15 @@ def test_a_line_of_a_lookup_may_be_split_into_its_entries_but_loses_none() -> No
     assert unnamed_losses(modify(f"{split}saw, drill = garage", anchor)) == []
     lossy = split.replace("pot =", "cup =")
     assert unnamed_losses(modify(f"{lossy}saw, drill = garage", anchor)) == ["pan, kettle, pot, ladle, sieve = kitchen"]
+
+
+def test_blanks_in_a_calculation_are_no_loss_and_a_task_names_its_reply_of_several_lines() -> None:
+    first = "Task: 7 crates of 7, 3 broken\nReply: 7*7=49\n49-3=46\nFee: 46\n"
+    old = f"{first}\nTask: 2 crates of 5, 1 broken\nReply: 2*5=10\n"
+    spaced = old.replace("*", " * ").replace("=", " = ").replace("-", " - ")
+    assert lost_lines(modify(spaced, anchor=old)) == {}
+    shorter = "Task: 2 crates of 5, 1 broken\nReply: 2*5=10\n"
+    assert len(lost_lines(modify(shorter, anchor=old))) == 1
+    named = [{"text": "Task: 7 crates of 7, 3 broken", "reason": "too long"}]
+    assert list(lost_lines(modify(shorter, anchor=old, dropped=named)).values()) == ["too long"]
+    assert len(lost_lines(modify(old.replace("46", "47"), anchor=old))) == 1

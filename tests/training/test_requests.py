@@ -562,6 +562,7 @@ FILLED_CASES = {
     "task_info.comments": ('{"about": "task: t1", "said": "the region is in the last line"}',),
     "context.short_form": ShortForm(step=1, text="One code.", accepted=True, score=0.75, at_most=0.75, complete=0.125),
     "context.choices": ("T1-N", "T2-S"),
+    "context.proposed": (Edit(id="e8", op="add", section="Lookup", text="tram = T4", trajectory_ids=("t1",)),),
     "context.pending": (Edit(id="e7", op="add", section="Lookup", text="bus = T3", trajectory_ids=("t1",)),),
 }
 """What only some runs have: people's comments, a minimal remedy that was tried, few answers, pending edits."""
@@ -810,7 +811,12 @@ def test_pairs_and_ready_examples_are_few() -> None:
 
 def test_findings_are_shown_with_what_speaks_for_them_and_untested_ones_first() -> None:
     assert rows_of("reflect", "findings") == [
-        {"number": 2, "kind": "hypothesis", "text": "A receipt's number is part of the code.", "status": "untested"},
+        {
+            "number": 2,
+            "kind": "hypothesis",
+            "text": "A receipt's number is part of the code.",
+            "status": "no task for or against it yet",
+        },
         {
             "number": 1,
             "kind": "rule",
@@ -832,7 +838,7 @@ def test_findings_grow_by_what_later_batches_say_of_them() -> None:
     )
     assert [(f.number, f.kind, f.status) for f in first] == [
         (1, "rule", "1 task for it, 0 against it, all of step 1"),
-        (2, "hypothesis", "untested"),
+        (2, "hypothesis", "no task for or against it yet"),
     ]
     replies = [
         ReportedFinding(number=1, contradicts=("t2", "t3")),
@@ -842,7 +848,7 @@ def test_findings_grow_by_what_later_batches_say_of_them() -> None:
     second = grown(first, replies, items, 2)
     assert [(f.number, f.refuted, f.tested) for f in second] == [(1, True, 2), (2, False, 2)], "no idea is there twice"
     assert second[1].supports == ("i2", "i3")
-    assert second[0].status == "refuted at step 2: 1 task for it, 2 against it"
+    assert second[0].status == "doubtful since step 2: 1 task for it, 2 against it"
     crowd = grown(second, [ReportedFinding(text=f"idea {n} {n * 7}", supports=("t1",)) for n in range(60)], items, 3)
     assert (len(crowd), 1 in {f.number for f in crowd}) == (MOST, False), "what is refuted is forgotten first"
 

@@ -1,5 +1,5 @@
-"""The command line. Each command is a short function that calls another package. The commands exist after the modules
-of this folder are imported."""
+"""The command line. Each command is a short function that calls another package. Importing the modules of this
+folder registers the commands."""
 
 import importlib
 import pkgutil

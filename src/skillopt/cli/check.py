@@ -106,7 +106,7 @@ def check(
         raise UserError("--targets and --target_model: both name the targets; give one of them")
     quiet = watch is not None or as_json
     if quiet and base != "none":
-        raise UserError(f"--base {base}: the matrix compares every skill with no skill; leave --base out")
+        raise UserError(f"--base {base}: the matrix always compares with the empty skill; leave --base out")
     recorded = read_matrix(watch) if watch is not None else None
     with _never_worse():
         found = find_skills(named, project, base, head)
@@ -187,7 +187,8 @@ def _config(
     loaded = load_config(path, [*spend, *overrides], target)
     if loaded.env.name == "trigger":
         raise UserError(
-            f"{path}: env.name: 'trigger' measures the skill's description; a check needs tasks that the skill is for"
+            f"{path}: env.name: 'trigger' measures only the skill's description; give a config with tasks that the "
+            "skill helps with"
         )
     return loaded
 
@@ -286,8 +287,8 @@ def read_matrix(file: Path) -> Matrix | None:
 
 
 def watch_matrix(outcomes: Sequence[CheckOutcome], recorded: Matrix | None, file: Path, *, as_json: bool) -> int:
-    """Print the cells of the matrix whose word (such as `keep`) changed, and write the matrix to the file. Return the
-    exit code: 1 if a cell got worse; else 2 or 3 if a skill could not be measured; else 0."""
+    """Print the cells whose word (`keep`, `prune`, `retire`, …) changed, and write the new matrix to the file. Return
+    the exit code: 1 if a cell got worse; else 2 or 3 if a skill could not be measured; else 0."""
     from skillopt.measure.matrix import changes, matrix_of, merged
     from skillopt.record.files import write_json
     from skillopt.view.check_lines import change_line

@@ -31,7 +31,8 @@ def prepare(
         typer.Option(help='Which item is in which split: {"train": [ids], …}, or a folder with one file per split.'),
     ] = None,
 ) -> None:
-    """Convert a published benchmark to a folder with train/, val/ and test/. Fetch it first if no account is needed."""
+    """Convert a published benchmark to a folder with train/, val/ and test/. Without --from, fetch the published files
+    if this needs no account."""
     from skillopt.cli.models import show_progress
     from skillopt_benchmarks.sources import default_folder, published_folder
     from skillopt_benchmarks.sources import prepare as run

@@ -100,8 +100,8 @@ def review_harvest(
     ] = None,
     unreviewed: Annotated[bool, typer.Option("--unreviewed", help="Also use rules that nobody decided on.")] = False,
 ) -> None:
-    """Keep, edit, drop and merge tasks; then write the tasks file. Without options, the command asks on a terminal;
-    elsewhere it lists the tasks."""
+    """Keep, edit, drop and merge tasks; then write the tasks file. Without options, the command asks about each
+    undecided task if it runs on a terminal; otherwise, it lists the tasks."""
     from skillopt_harvest.dialog import decisions_of, review_dialog
     from skillopt_harvest.review import decide, finish, list_tasks, review_lines
 

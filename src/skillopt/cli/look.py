@@ -144,7 +144,7 @@ def review(
     ] = None,
 ) -> None:
     """Decide between edits that contradict each other; the next step tries your choice. On a terminal, the command
-    asks; elsewhere it lists the conflicts."""
+    asks for your choices; otherwise, it lists the conflicts."""
     from skillopt.record.directory import RunDirectory
     from skillopt.view.review_dialog import review_run
 

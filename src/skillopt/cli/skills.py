@@ -1,5 +1,5 @@
-"""Finds the skills for `check` and `lint`, and the base of each: the skill that the user names, or all skills of
-skillopt.toml."""
+"""Finds the skills for `check` and `lint` (the skill that the user names, or all skills of skillopt.toml), and the
+base of each skill."""
 
 from __future__ import annotations
 

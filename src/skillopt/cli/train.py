@@ -137,7 +137,7 @@ def _ways(config: Config, path: Path, overrides: Sequence[str], variable: str) -
 
 
 def prepare_data(config: Config, *, yes: bool) -> Config:
-    """If the config's data is that of a published benchmark and is missing, convert or fetch the data. Return the
+    """If a config needs the data of a published benchmark and the data is missing, convert or fetch it. Return the
     config with the path of the data."""
     if not config.env.split_dir or (Path(config.env.split_dir) / "train").is_dir():
         return config

@@ -1,9 +1,8 @@
 """Finds the settings of the model in a role, such as the maximum length of a reply.
 
-`models.targets` and `models.optimizers` contain settings for certain models or providers. So if `--target_model` names
-a different model than the file, the settings for the file's model are not used. Settings for a certain model override
-the file's keys for all models (`models.target_max_tokens`, `hardware.workers`), but not values from the command line or
-from a caller.
+`models.targets` and `models.optimizers` contain settings that are only used for certain models or providers. These
+settings override the config file's keys for all models (`models.target_max_tokens`, `hardware.workers`), but not values
+from the command line or from a caller.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ _OVERRULES = {
     "gradient.analyst_workers": (("optimizers", "workers"),),
     "hardware.call_timeout": (("targets", "call_timeout"), ("optimizers", "call_timeout")),
 }
-"""Keys that apply to all models. For each key: the entries of `targets` and `optimizers` that an override of the key
-removes."""
+"""For each key that applies to all models: the settings in `targets` and `optimizers` that are removed if a value on
+the command line, or a caller, overrides the key."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,8 +101,8 @@ def flat_name(dotted: str) -> str:
 
 
 def in_use(flat: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return a flat config in which the settings of `targets` and `optimizers` for the config's two models have
-    replaced the keys for all models."""
+    """Return a flat config as its target and its optimizer use it. Settings of `targets` and `optimizers` for these two
+    models replace the keys for all models."""
     found = dict(flat)
     for role, table in _TABLES.items():
         entries = cast("dict[str, dict[str, JsonValue]]", found.pop(f"models.{table}", None) or {})

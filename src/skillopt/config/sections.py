@@ -219,8 +219,8 @@ class EvaluationConfig(Section):
     skills on the items on which their scores differ; these samples must confirm the gain. If nothing is noisy, `paired`
     is the same as `strict`."""
     vetoes: tuple[str, ...] = ()
-    """Functions that may reject a candidate that the gate accepts, as names of entry points of the group
-    `skillopt.gates`. Each function gets the items' scores under the current skill and under the candidate."""
+    """Names of entry points of the group `skillopt.gates`: functions that may reject a candidate after the gate
+    accepted it. Each function gets the items' scores under the current skill and under the candidate."""
     credit_gates: int = Field(default=1, ge=0, le=16)
     """The maximum number of times per step that the gate tries a rejected candidate again, without the edits that broke
     items. 0: never."""
@@ -323,7 +323,8 @@ class ModelsConfig(Section):
     """If the optimizer is a command: the command's options, such as `{timeout: 600, pass_env: [MY_KEY], args: [--fast],
     at_once: 4}`."""
     optimizers: dict[str, ModelSettings] = {}
-    """Settings for certain optimizers only, by `provider:model` or by provider, in the form of `models.targets`."""
+    """Settings for certain optimizers only, by `provider:model` or by provider. The keys are those of
+    `models.targets`."""
     optimizer_rpm: int | None = Field(default=None, ge=1)
     """The maximum number of requests per minute to the optimizer; `null`: no limit."""
     optimizer_tpm: int | None = Field(default=None, ge=1)
@@ -457,7 +458,7 @@ class BudgetConfig(Section):
     max_tokens: int | None = Field(default=None, ge=1)
     """The run stops after this number of tokens (prompts and replies together)."""
     max_minutes: float | None = Field(default=None, gt=0)
-    """The run stops after this number of minutes; the time counts anew when the run is continued."""
+    """The run stops after this number of minutes. If the run is continued, the count starts again at 0."""
     prices: dict[str, Price] = {}
     """Prices in dollars per million tokens that replace the price list, such as `{"openai:gpt-4o": {input: 2.5, output:
     10}}`."""

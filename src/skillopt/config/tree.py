@@ -45,7 +45,7 @@ _HALF = re.compile(r"[\ud800-\udfff]")
 
 class Loader(yaml.SafeLoader):
     """A YAML loader that refuses deep nesting and long numbers, because PyYAML's time for them grows with the square of
-    the depth or length. (`1:30:00` is also a number, to the base 60.)"""
+    the depth or length. For YAML, `1:30:00` is a number, too (to the base 60)."""
 
     def fetch_flow_collection_start(self, token: type[yaml.Token]) -> None:
         if self.flow_level >= _DEEPEST:
@@ -214,8 +214,8 @@ def override(tree: dict[str, JsonValue], text: str) -> None:
 
 
 def _override_value(keys: list[str], raw: str) -> Any:
-    """The value of an override. For a key with text values, the value is the text itself without quotes
-    (`claude-code:`, `Answer: yes`); a command may also be a list. For any other key, the text is parsed as YAML."""
+    """The value of an override. For a key whose value is a text, only quotes around the text are removed, so
+    `Answer: yes` stays a text. A command may also be a list. For any other key, the text is parsed as YAML."""
     from skillopt.config.config import Config
 
     section = Config.model_fields.get(keys[0])

@@ -155,7 +155,7 @@ class _Variants:
 
     async def measure_together(self, verdict: str, units: Sequence[Unit]) -> list[AblatedPart]:
         """Measure the skill without any of the rules that have this verdict. This shows whether two rules say the same
-        (leaving out one of them changes nothing), and whether several small effects together are clear."""
+        (leaving out one of them changes nothing), and whether several small effects add up to a clear one."""
         chosen = [unit for unit in units if (row := self.row(unit)) and row.verdict == verdict]
         if len(chosen) < 2:
             return []

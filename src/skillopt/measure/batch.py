@@ -11,8 +11,8 @@ from skillopt.record.results import CheckResult
 from skillopt.record.source import Source
 
 _WORST_FIRST = (1, 2, 3, 4, 0)
-"""The exit codes of single checks by priority: first 1 (`worse`), then 2, 3 and 4 (there is no verdict), then 0. A
-check of several skills has the first of these codes that one of its skills has."""
+"""The exit codes of single checks by priority: first 1 (`worse`), then 2, 3 and 4 (there is no verdict), then 0. The
+exit code of several checks together is the code that comes first in this order."""
 Measure = Callable[[], CheckResult]
 """A function that runs one check. It may raise UserError, errors of endpoints, and Stopped."""
 
@@ -40,7 +40,7 @@ class CheckOutcome:
 
 def run_job(job: CheckOutcome, measure: Measure, *, always: bool, skip_without_key: bool) -> CheckOutcome:
     """Check one skill. If an error stops the check, the outcome has the status `error` or `stopped`, so that the other
-    checks can continue. If the user stops it, the error is raised.
+    checks can continue. If the user stops the check, Stopped is raised.
 
     A skill with the same text as its base is checked only if `always` is true.
     """

@@ -187,8 +187,8 @@ class _Bench:
         return values
 
     async def _one(self, ask: Ask, number: int) -> Trajectory | RolloutError:
-        """Roll out one item. The label of the rollout names the side (`skill` or `base`). So if a skill later becomes
-        the base of another check, it is measured again, without the luck of its own check."""
+        """Roll out one item. The label of the rollout names the side (`skill` or `base`). If the skill later becomes
+        the base of another check, it has a different label, so it is measured again. A lucky score is not reused."""
         item = self.items[ask.item_id]
         return await roll_out_one(self._skill(ask), item, self.ctx, tag=self._tag(ask), number=number, stage="check")
 

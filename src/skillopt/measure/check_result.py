@@ -222,8 +222,8 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _changed(samples: Sequence[Sample], trial: Trial, metric: str) -> tuple[ChangedItem, ...]:
-    """The items on which the two skills differ, the largest losses first. For each skill, an item has the sample that
-    shows the difference best."""
+    """The items on which the two skills differ, the largest losses first. Each item has one sample of each skill: the
+    samples that show the difference best."""
     means = {side: means_of(samples, side, metric) for side in SIDES}
     least = 0.5 if metric == "hard" else EPSILON
     changed = []

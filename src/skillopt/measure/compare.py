@@ -80,8 +80,8 @@ def skill_named(name: str) -> tuple[Skill, Path]:
     path = best_in(Path(name)) if is_there(Path(name)) else Path(name)
     if not is_file(path) and not is_file(path / FILE):
         raise UserError(
-            f"'{name}': is not a run's folder, and there is no such skill file or package; give one of them, RUN@3 for "
-            f"version 3 of a run, or, if a config is given: {', '.join(WORDS)}"
+            f"'{name}': is neither a run's folder nor a skill file or package; give the path of one of them, or RUN@3 "
+            f"(version 3 of a run). With a config, these names are also possible: {', '.join(WORDS)}"
         )
     return read_initial(str(path), "skill"), path
 

@@ -33,10 +33,11 @@ ITEMS, SAMPLES = 12, 4
 TEMPERATURE = 0.7
 """The temperature of all samples except the first, if the config's temperature is 0 or not set."""
 SOLVED, FORM = 0.95, 0.9
-"""The lowest share of right replies for the finding `nothing to learn`, then the lowest share for `form only`
-(assumed)."""
+"""Assumed limits: the lowest share of right replies for the finding `nothing to learn`, and the lowest share of right
+replies with the form shown for `form only`."""
 LOST = 0.5
-"""If no task is solved: the lowest share of unusable replies for the finding `this target cannot` (assumed)."""
+"""An assumed limit: the finding is `this target cannot` if no task is solved and at least this share of the replies is
+unusable."""
 _SHOWN = 3
 """The maximum number of answers that a request shows as examples of the form."""
 _LONGER, _SLACK = 3, 20

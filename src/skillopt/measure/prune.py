@@ -120,8 +120,8 @@ def _worthless(ablation: Ablation) -> list[str]:
 
 @dataclass
 class _Trials:
-    """Compares shorter skills with the best skill. `alpha` is the allowed error of one comparison, an
-    equal share of the config's alpha."""
+    """Compares shorter skills with the best skill. `alpha` is the allowed error of one comparison: the config's alpha,
+    divided by the maximum number of comparisons."""
 
     run: RunDirectory
     session: MeasuringSession

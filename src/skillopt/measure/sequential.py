@@ -230,20 +230,21 @@ class Trial:
         return middle - self.quantile * error > -self.margin
 
     def _hope(self, rounds: int) -> bool:
-        """True if the last possible round would show "no worse" with a difference that is about the same as now."""
+        """True if the last possible round would show "no worse", assuming that the difference stays about the same."""
         _, error = self.estimate(rounds)
         middle = self.difference + _OPTIMISM * error
         return middle - self.quantile * error * math.sqrt(rounds / (self.max_repeats + 1)) > -self.margin
 
     @property
     def quantile(self) -> float:
-        """The quantile of the normal distribution for a test after one round. With it, the tests after all rounds
-        together keep `alpha` (about Pocock's boundary)."""
+        """The quantile of the normal distribution that the test after each round uses. It keeps the error of all these
+        tests together within `alpha` (about Pocock's boundary)."""
         looks = self.max_repeats + 1
         return NormalDist().inv_cdf(1 - self.alpha / (1 + 1.3 * math.log(looks)))
 
     def estimate(self, rounds: int) -> Pair:
-        """The mean difference in the first rounds, and its standard error on these items, due to the target's noise.
+        """The mean difference in the first `rounds` rounds, and its standard error. The error covers the target's noise
+        on these items, nothing else.
 
         One round cannot separate noise from a real difference, so each difference is treated as noise. The sum of
         squares is raised by 0.5, so that a few equal samples do not look certain.

@@ -21,8 +21,8 @@ def open_model(role: str, config: Config, run: RunDirectory | None = None) -> Ch
     provider = provider_of(name)
     if role == "judge" and (provider.human_paced or provider.runs_program):
         raise UserError(
-            f"models.judge_model: '{name}' can judge only if it is also the optimizer: set models.optimizer_model to "
-            "it and leave models.judge_model empty, or name a model that an endpoint serves"
+            f"models.judge_model: '{name}' can judge only if it is also the optimizer; set models.optimizer_model to "
+            "this name and leave models.judge_model empty, or name a model that an endpoint serves"
         )
     if role not in provider.roles and not (role == "judge" and "optimizer" in provider.roles):
         raise UserError(f"models.{role}_model: '{name}' {provider.role_hint}")

@@ -376,7 +376,7 @@ async def gather_all(work: Iterable[Awaitable[T]]) -> list[T]:
     """Run all awaitables to their end. Then return the results, or raise the first error. An error does not cancel the
     others, because their calls are paid for and the replies must be kept.
 
-    The awaitables start in groups. So the first calls are sent, and a stop is noticed, before all of them have started.
+    The awaitables start in groups. Between two groups, calls are sent and a stop is noticed.
     """
     tasks: list[asyncio.Future[T]] = []
     try:

@@ -1,8 +1,8 @@
 """A command line that answers requests: `command:…`, or a coding agent by name (`claude-code:`, `codex:` …).
 
 The command reads the prompt from standard input and writes the reply to standard output. Each request starts a new
-process in a new folder. The command gets only harmless environment variables, those that the coding agent is known to
-need, and those that the user names.
+process in a new folder. The command gets harmless environment variables, the variables that its coding agent needs, and
+the variables that the user names, but no others.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class CommandOptions(Options):
     args: tuple[str, ...] = ()
     """Further arguments of the command."""
     at_once: int | None = Field(default=None, ge=1)
-    """The maximum number of commands that run at the same time; if null, the number that the coding agent is known to
-    handle, and 8 for any other command."""
+    """The maximum number of commands that run at the same time. If null: for a coding agent, the number that it is
+    known to handle; for any other command, 8."""
 
 
 class CommandModel(ChatModel):

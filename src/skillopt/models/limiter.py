@@ -166,8 +166,8 @@ class Endpoint(Slots):
 
     A call's level is the number of calls that were in flight when it was sent. If most of the recent calls at some
     level and above were rejected, the limit falls to one less than that level. Single rejections do not lower the
-    limit, because a server may reject every fifth call at any level. At a limit of n, the limit grows by one after n
-    successes. If it must fall again after it has grown, it needs twice as many successes to grow the next time.
+    limit, because a server may reject every fifth call at any level. A limit of n grows by one after n successes. If
+    the limit has grown and then falls again, its next growth needs twice as many successes.
 
     A call that has no answer yet counts as accepted. Rejections come at once, but replies take time. If calls without
     an answer did not count, most of the first responses would be rejections.

@@ -2,11 +2,12 @@
 
 local.py starts it as a separate script, without the rest of the package (child.py).
 
-A skill is evaluated only once, and still each reply depends only on its request. llama.cpp's own prompt cache does not
-ensure this: rounding depends on how a prompt is cut into batches, and that cache cuts a prompt at its first difference
-from the previous request. Here, every request starts from the saved state of its longest prefix (`prefixes`). That
-state was made from the saved state of the next shorter prefix, and the first one from an empty context. So the cuts
-depend only on the messages, not on earlier requests or the worker. Restoring a state takes about a millisecond.
+A skill is evaluated only once, and still each reply depends only on its request. With llama.cpp's own prompt cache, a
+reply would depend on earlier requests: that cache cuts a prompt at its first difference from the previous request, and
+rounding depends on the cuts. Here, every request starts from the saved state of its longest prefix (`prefixes`). Each
+state was made from the state of the next shorter prefix; the state of the shortest prefix was made from an empty
+context. So the cuts depend only on the messages, not on earlier requests or the worker. Restoring a state takes about
+a millisecond.
 """
 
 from __future__ import annotations

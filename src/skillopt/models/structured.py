@@ -96,7 +96,8 @@ def _with_reply(problem: str, text: str) -> str:
 
 
 def _shortened(text: str) -> str:
-    """A bad reply as the second request repeats it: if it is long, only its beginning and its end; never empty."""
+    """The text of a bad reply for the second request. Only the beginning and the end of a long reply are kept; an empty
+    reply becomes `(empty)`."""
     half = LONGEST_BAD_REPLY // 2
     shown = text if len(text) <= LONGEST_BAD_REPLY else f"{text[:half]}\n[…]\n{text[-half:]}"
     return shown.strip() or "(empty)"

@@ -2,7 +2,7 @@
 requests with the same prefix wait for its reply.
 
 Some providers store a prefix only when they reply (`Provider.warms_cache`). If several requests are sent before the
-first reply, each of them pays for storing the prefix. Waiting changes when a request is sent, but no result.
+first reply, each of them pays for storing the prefix. The results do not depend on the waiting.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from skillopt.models.base import ChatRequest
 from skillopt.provider_table import Provider
 
 KEPT = 270.0
-"""Seconds after its last use until a prefix counts as no longer cached; providers keep it for five minutes."""
+"""A prefix that was not used for this many seconds counts as no longer cached. Providers keep it for five minutes."""
 
 
 class Warming:

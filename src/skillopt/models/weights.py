@@ -21,8 +21,8 @@ from pydantic import BaseModel
 from skillopt.errors import UserError
 
 Progress = Callable[[int, int, str], None]
-"""A function that is called with the bytes done, the bytes in all, and a text about what happens now, such as the name
-of the source."""
+"""A function that is called with the number of bytes so far, the total number of bytes, and a text about what happens
+now, such as the name of the source."""
 
 
 class IndexParts(BaseModel, frozen=True):
@@ -32,7 +32,7 @@ class IndexParts(BaseModel, frozen=True):
     """The name of a part's package, with `{n}` for the part's number."""
     version: str
     member: str
-    """A pattern for the path of the file that contains the part's bytes. It matches one file of the package."""
+    """A pattern that matches one path in the package: the file with the part's bytes."""
     part_bytes: int
     """The number of bytes of every part except the last."""
     parts: tuple[str, ...]

@@ -70,7 +70,7 @@ def _complete(item: WeightsFile, partial: Path, progress: Progress) -> None:
         partial.unlink()  # the file is complete, but wrong: no part of it can be trusted
     raise FatalError(
         f"local:{item.name}: the weights could not be fetched. {'; '.join(failures)}. "
-        f"Try again (the bytes that arrived are kept), or put {item.file} into a folder that SKILLOPT_WEIGHTS_DIR names"
+        f"Try again (the bytes that arrived are kept), or set SKILLOPT_WEIGHTS_DIR to a folder that has {item.file}"
     )
 
 
@@ -130,7 +130,7 @@ def _sound_parts(item: WeightsFile, partial: Path) -> int:
 
 
 _MIRRORS = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS")
-"""Variables that pip needs, although their URLs may contain a password."""
+"""Environment variables that pip gets, although their URLs may contain a password. They name the user's mirrors."""
 
 
 def _download(package: str, version: str, staging: Path) -> Path:

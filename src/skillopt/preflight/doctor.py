@@ -226,7 +226,8 @@ def _schedule(config: Config, plan: Plan, skill: Skill) -> Check:
 
 
 def _boundary(config: Config) -> Check:
-    """Check what happens at the end of epochs. (The config itself refuses several epochs without the slow update.)"""
+    """Check what happens at the end of epochs. With several epochs, the slow update is always on, because the config
+    refuses anything else."""
     if config.train.num_epochs == 1:
         return passed("epoch boundary", "one epoch: no slow update")
     if not config.optimizer.use_meta_skill:
@@ -250,8 +251,8 @@ def _prices(config: Config) -> Iterator[Check]:
 
 
 def _output(config: Config, env: Env, skill: Skill) -> Check:
-    """Check that the output folder is writable (if it does not exist, its nearest parent). Say which folder the run
-    will have in it."""
+    """Check that the output folder, or its nearest existing parent, is writable. Say which folder in it the run will
+    use."""
     root = Path(config.env.output_root).absolute()
     place = next(folder for folder in (root, *root.parents) if folder.exists())
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):

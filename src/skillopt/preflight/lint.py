@@ -32,7 +32,7 @@ from skillopt.training.edits.similarity import (
 
 Level = Literal["error", "warning"]
 _MOST_LINES, _MOST_TOKENS = 500, 5000
-"""The maximum number of lines, and of tokens, of a skill's body, as the authors of the Agent Skills form advise."""
+"""The maximum numbers of lines and tokens in a skill's body that the authors of the Agent Skills form recommend."""
 _LINK = re.compile(r"!?\[[^\]\n]*\]\(\s*<?([^)<>\s]+)>?(?:\s+[\"'(][^)\n]*)?\)|^\s{0,3}\[[^\]\n]+\]:\s*<?(\S+?)>?\s*$")
 _NAMED = re.compile(r"(?<![\w/.-])((?:\./)?(?:references|scripts|assets)/[\w./-]*\w)")
 """Matches the name of a file of the package, such as `scripts/run.py`, in the text or in a command."""
@@ -129,7 +129,7 @@ def _form(source: Source) -> Iterator[Finding]:
 
 
 def _lines(source: Source) -> Iterator[Finding]:
-    """Findings on two rules of the main document that say the same, or contradict each other."""
+    """Findings on pairs of rules in the main document that say the same or contradict each other."""
     own = [part for part in rules(Skill(source.document.body)) if len(content_words(part.text)) > 2]
     first = source.text.count("\n") - source.document.body.count("\n")
 

@@ -36,7 +36,7 @@ from skillopt_benchmarks.published import published_set
 EDIT_TOKENS = {"llm": 200, "sim": 10}
 """Tokens of an edit, by the kind of optimizer, from recorded runs; used to estimate the skill's length."""
 LONG_SKILL = 4000
-"""The maximum number of tokens by which an LLM makes a skill longer (assumed)."""
+"""The maximum number of tokens that an LLM adds to a skill (assumed)."""
 ACCEPTED = 0.5
 """The share of steps that the gate accepts, for the estimate."""
 EXAMPLE_TOKENS = 12
@@ -46,19 +46,21 @@ REPLY_TOKENS |= {"sim": 8, "livemathematicianbench": 400, "spreadsheetbench": 30
 """Tokens of the target's reply, by env. The last two are assumed; all others are from recorded runs of the mini sets
 (bench/learning)."""
 REPLY, OPTIMIZER_REPLY, JUDGE_REPLY = 25, 1600, 60
-"""Tokens of a reply: of the target in all other envs, of the optimizer (from recorded runs), of a judge (assumed)."""
+"""Tokens of a reply: of the target in an env that is not in `REPLY_TOKENS`, of the optimizer (from recorded runs), and
+of a judge (assumed)."""
 _REPLIES = {"optimizer": OPTIMIZER_REPLY, "judge": JUDGE_REPLY}
 TURN_TOKENS, TURNS = 60, 0.6
-"""The number of tokens that each turn adds to later prompts, and the share of its allowed turns that a task takes."""
+"""The number of tokens that each turn adds to later prompts, and the share of the allowed turns that a task uses."""
 SECONDS = {"target": 1.5, "optimizer": 15.0, "judge": 3.0}
 """Seconds per call, by role (assumed)."""
 HANDOFF_SECONDS = 120.0
 """Seconds that a person or agent needs for one letter (assumed)."""
 GATED = 0.8
-"""The share of the validation tasks that a gate measures before it decides, as in the simulated world."""
+"""The share of the validation tasks that a gate measures before it decides. The value was measured in the simulated
+world."""
 REPEATED = 0.7
-"""The number of fresh samples in a gate with a noisy target, divided by the number of validation tasks, as in the
-simulated world."""
+"""The number of fresh samples in a gate with a noisy target, divided by the number of validation tasks. The value was
+measured in the simulated world."""
 WORDED = 3
 """The number of wordings of the minimal remedy that are tried on training tasks (assumed)."""
 RETRIED = 1.1

@@ -265,7 +265,8 @@ def _scoring(options: InitOptions, items: Sequence[Item]) -> Scoring:
 
 
 def _threshold(answers: Sequence[str]) -> float:
-    """The lowest threshold with which at least half of the answers would be wrong as the reply to the next task."""
+    """Score each answer as if it were the reply to the next task. Return the lowest threshold with which at least half
+    of these replies are wrong."""
     alike = [token_f1(one, other) for one, other in itertools.pairwise(answers)]
     fits = (limit for limit in THRESHOLDS if sum(score >= limit for score in alike) * 2 <= len(alike))
     return next(fits, THRESHOLDS[-1])

@@ -45,7 +45,7 @@ class AgentFailure:
 
 def classify_failure(text: str, now: datetime | None = None) -> AgentFailure:
     """Classify the output of a failed command. Signs of a limit are searched first, because messages about limits often
-    name the account, too."""
+    contain signs of a missing login, too."""
     if _LIMIT.search(text):
         return AgentFailure(kind="limit", wait=_wait(text, now or datetime.now().astimezone()))
     return AgentFailure(kind="login" if _LOGIN.search(text) else "other")

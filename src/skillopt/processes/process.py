@@ -24,7 +24,8 @@ LONGEST_OUTPUT = 8 << 20
 """The maximum number of bytes of a child's output; a child that prints more is ended."""
 _SCRIPTS = (".py", ".sh", ".js", ".ts", ".mjs", ".rb")
 _GRACE = 1.0
-"""After a child has ended, seconds to wait for the end of its output, which its own children may keep open."""
+"""Seconds to wait for the rest of a child's output after the child has ended. Its own children may keep the output
+open."""
 
 
 def split_command(command: str | Sequence[str], where: str, hint: str) -> list[str]:

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Record(BaseModel):
-    """The base of all records. A field can be read as `record.field`, or as `record["field"]` as in the JSON file."""
+    """The base of all records. A field can be read as `record.field` or as `record["field"]`."""
 
     model_config = ConfigDict(frozen=True, populate_by_name=True)
 
@@ -61,7 +61,7 @@ class ByRole(Record, Generic[T]):
     target: T
     optimizer: T
     judge: T | None = None
-    """The judge's value. None if no model judges, if the optimizer judges, or if the price is unknown."""
+    """The judge's value. None if no model judges, or if the optimizer judges. A price is also None if it is unknown."""
 
     @property
     def roles(self) -> tuple[Role, ...]:

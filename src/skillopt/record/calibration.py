@@ -29,9 +29,9 @@ class PositionBias(Record):
     pairs: int
     """The number of pairs that were judged."""
     first: int
-    """The number of pairs on which the first position won in both orders."""
+    """The number of pairs for which the judge preferred the answer in the first position in both orders."""
     second: int
-    """The number of pairs on which the second position won in both orders."""
+    """The number of pairs for which the judge preferred the answer in the second position in both orders."""
     p: float
     """The two-sided p-value of the difference between `first` and `second`."""
 

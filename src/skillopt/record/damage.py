@@ -1,8 +1,8 @@
 """Finds damaged files of a run.
 
 The state contains checksums of itself and of every file that a finished step wrote. The journal has its own
-checksums. Every other file that training reads can be rebuilt from these files. With the journal alone, the whole run
-can be repeated without a call; this restores any other file.
+checksums. Every other file that training reads can be rebuilt from these files. The journal alone is enough to repeat
+the whole run without a call, which restores every other file.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def unseal(run: RunDirectory, state: State, paths: Iterable[Path]) -> None:
 
 
 def _left(run: RunDirectory, state: State) -> Iterator[Path]:
-    """The files that may have no checksum yet: those of the newest step and epoch, and others that may be new."""
+    """The files that may have no checksum yet, such as those of the newest step and epoch."""
     for folder in (run.step(state.step), run.slow_update(state.epoch), run.meta_skill(state.epoch)):
         yield from (path for path in folder.glob("*") if not path.name.startswith("."))
     for version in range(state.version + 1):

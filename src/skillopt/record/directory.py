@@ -94,7 +94,8 @@ class RunDirectory:
         return self.skills / f"step_{step:04d}.md"
 
     def changes(self, version: int) -> Path:
-        """Path of the file with a version's changes to the package's other files. A single document has none."""
+        """Path of the file with a version's changes to all files of the package except the main document. A run of a
+        single document has no such file."""
         return self.skills / f"skill_v{version:04d}.files.json"
 
     @property
@@ -271,13 +272,14 @@ class RunDirectory:
 
 
 ANNOUNCED_IN = "SKILLOPT_ANNOUNCED_IN"
-"""The environment variable with the path of a file. A command writes the path of its working folder into this file, so
-the program that started the command knows the folder."""
+"""The environment variable with the path of a file. A command writes the path of the folder with its results into this
+file, so the program that started the command knows the folder."""
 
 
 def announce(folder: Path, *, finished: bool = False) -> None:
-    """Tell the program that started this command the folder of its work, and whether the work was finished before (see
-    `ANNOUNCED_IN`). Only the first call writes, because a command may start other commands."""
+    """Tell two facts to the program that started this command: the path of the folder with the command's results, and
+    whether the work was finished before (see `ANNOUNCED_IN`). Only the first call writes, because a command may start
+    other commands."""
     if file := os.environ.pop(ANNOUNCED_IN, ""):
         write_atomic(Path(file), json_text({"folder": str(folder.resolve()), "finished": finished}))
 

@@ -112,7 +112,7 @@ class Asked(Record):
 
 
 class EditPool(Record):
-    """The edits of a step after edits that say the same were merged."""
+    """The edits of a step. Edits that say the same are merged."""
 
     edits: tuple[Pooled, ...] = ()
     conflicts: tuple[Conflict, ...] = ()

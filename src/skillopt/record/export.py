@@ -38,7 +38,7 @@ def export(run: RunDirectory, to: Path, *, description: str = "", overwrite: boo
     base = whole_package(run.package) if run.package.is_dir() else Skill()
     package = _given_back(run, skill, base) if base.front else _fresh(run, skill, to.name, description)
     if base.front and description:
-        raise UserError("--description: the run began with a package and keeps its front matter; leave out this option")
+        raise UserError("--description: the run began with a package whose front matter is kept; leave out this option")
     if found := problems(package, to.name):
         raise UserError(f"{to}: {found[0]}")
     others = (skill if skill.is_package else base).others

@@ -48,6 +48,6 @@ class TaskFinding(Record):
         tasks = "task" if len(self.supports) == 1 else "tasks"
         counts = f"{len(self.supports)} {tasks} for it, {len(self.contradicts)} against it"
         if self.refuted:
-            return f"refuted at step {self.tested or self.step}: {counts}"
+            return f"doubtful since step {self.tested or self.step}: {counts}"
         when = f", tested at step {self.tested}" if self.tested else f", all of step {self.step}"
-        return f"{counts}{when}" if self.supports or self.contradicts else "untested"
+        return f"{counts}{when}" if self.supports or self.contradicts else "no task for or against it yet"

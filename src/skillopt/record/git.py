@@ -27,7 +27,8 @@ class Repository:
         if done.returncode:
             said = done.stderr.decode(errors="replace").strip().removeprefix("fatal: ")
             raise UserError(
-                f"{place.absolute()}: not in a git repository ({said}); name an existing file, or `none` for no skill"
+                f"{place.absolute()}: not in a git repository ({said}), so commits cannot be looked up; name an "
+                "existing file, or `none` for no skill"
             )
         return cls(Path(os.fsdecode(done.stdout.rstrip(b"\n"))))
 
@@ -88,6 +89,8 @@ def _git(place: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
             command, capture_output=True, env=environment, timeout=_TIMEOUT, check=False, stdin=subprocess.DEVNULL
         )
     except FileNotFoundError:
-        raise UserError("git is not installed; name a file as the base, or `none` for no skill") from None
+        raise UserError(
+            "git is not installed, so commits cannot be looked up; name a file as the base, or `none` for no skill"
+        ) from None
     except subprocess.TimeoutExpired:
         raise UserError(f"git {arguments[0]} did not answer within {_TIMEOUT} s") from None

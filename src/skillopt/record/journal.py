@@ -51,10 +51,10 @@ REPLIES = """paid, key, attempt, role, stage, model, turn, calls, prompt_tokens,
     reply"""
 """The columns that a row's checksum covers. `paid` is 0 for a reply that a different run has paid for."""
 UNREADABLE = (sqlite3.DatabaseError, UnicodeDecodeError)
-"""Errors of SQLite for a damaged file: a UnicodeDecodeError if SQLite's message contains bytes that are not text, else
-a DatabaseError."""
+"""The errors that a damaged file causes in SQLite: usually a DatabaseError, but a UnicodeDecodeError if SQLite's
+message contains bytes that are not text."""
 SENT = "sent"
-"""The key of the request in a stored reply of the optimizer. Its value has the messages and the request's name."""
+"""In a stored reply of the optimizer, the key that has the request: its messages and its name."""
 _INSERT = "INSERT INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
@@ -82,7 +82,7 @@ class JournalRow:
     usd: float | None = None
     """The cost in dollars that the model reports; None if it reports none."""
     calls: int = 1
-    """The number of calls that this row counts; 0 for a whole rollout if each of its calls has its own row."""
+    """The number of calls that this row counts. A row for a whole rollout counts 0 if each call has its own row."""
 
 
 @dataclass(frozen=True, kw_only=True)

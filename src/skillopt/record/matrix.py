@@ -5,8 +5,8 @@ from __future__ import annotations
 from skillopt.record.base import Document, Interval, Record
 
 RANKS = {"keep": 2, "prune": 2, "retire": 1, "retrain": 0}
-"""The ranks of the verdicts; a higher rank is better. A cell without a verdict has no rank, and another word, such as
-`cannot tell`."""
+"""The ranks of the verdicts; a higher rank is better. A cell without a verdict has no rank; its word is, for
+example, `cannot tell`."""
 
 
 class MatrixCell(Record):

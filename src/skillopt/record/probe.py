@@ -20,7 +20,8 @@ class Replies(Record):
     cut_off: float
     """The share of replies that were cut off at the target's token limit."""
     unparsable: float
-    """The share of replies that are wrong and not in the form of an answer: empty, far too long, or impossible."""
+    """The share of replies that are wrong and not in the form of an answer: they are empty, far too long, or not one of
+    the possible answers."""
 
     @property
     def unusable(self) -> float:

@@ -47,7 +47,7 @@ class Pruning(ResultFile):
     metric: str
     removed: tuple[str, ...]
     put_back: tuple[str, ...]
-    """Rules without measured worth that were kept, because the skill without them was not shown to be as good."""
+    """Rules without measured worth that were kept, because no check showed that the skill without them is as good."""
     trials: tuple[PruneTrial, ...]
     spent: Spent
     """The cost, including the ablation."""

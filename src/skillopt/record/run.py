@@ -284,8 +284,8 @@ class Run:
 
     @cached_property
     def persistent_failures(self) -> tuple[str, ...]:
-        """Items that failed under every skill that was tried on them. An item is listed only if three skills failed it,
-        or if a version since the last gain failed it. Otherwise the next skill may well solve it."""
+        """Items that no skill has solved. An item is listed only if at least three skills were tried on it, or a
+        version since the last gain. Otherwise, the next skill may well solve it."""
         since, versions = self._last_gain(), self.versions_by_hash
         failed = (
             item
@@ -358,7 +358,7 @@ class Run:
         return self._read_as(_PATCHES, self.files.step(step) / "patches.json")
 
     def pool(self, step: int) -> EditPool:
-        """The step's edits after edits that say the same were merged, and the conflicts."""
+        """The step's edits and conflicts. Edits that say the same are merged."""
         return self._read(EditPool, self.files.step(step) / "aggregate.json")
 
     def selection(self, step: int) -> Selection:
@@ -416,8 +416,8 @@ class Run:
         return read_bytes(self._inside(path)).decode("utf-8")
 
     def _inside(self, path: Path) -> Path:
-        """Return the path. Raise NotAFileError if a link in its folders leads out of the run. When the
-        file itself is opened, links are not followed."""
+        """Return the path. Raise NotAFileError if one of its folders in the run is a link, which could lead out of the
+        run. The file itself is not checked here, because opening it does not follow links."""
         relative = path.relative_to(self.root)
         if path.parent.resolve() != (self.root.resolve() / relative).parent or ".." in relative.parts:
             raise NotAFileError(str(path))

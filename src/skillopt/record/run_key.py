@@ -44,7 +44,7 @@ class RunKey:
     name: str
     """The end of the runs' names: seed and hash."""
     old_name: str
-    """The name that earlier versions gave such a run."""
+    """The name, without a date, that earlier versions of SkillOpt gave to a run with this key."""
     epochs: int
 
     def runs(self) -> list[RunDirectory]:

@@ -32,7 +32,7 @@ class Source:
     main: str = ""
     """The name of the main document in `files`."""
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """The contents of the package's files, by path. For a plain file, this is the only entry."""
+    """The contents of the package's files, by path. A plain file is the only entry."""
     executable: frozenset[str] = frozenset()
     """The paths of the executable files."""
     folder: str = ""

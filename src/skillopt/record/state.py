@@ -60,13 +60,13 @@ class Tried(BaseModel):
     paired_gain: float | None = None
     """The candidate's gain over the current skill, from fresh samples of both."""
     remeasured: float | None = None
-    """The score of the skill before the step, with the fresh samples that the step's gate took."""
+    """The current skill's score with the fresh samples of the step's gate."""
     measured: int = 0
     """The number of validation tasks on which the gate based its decision."""
     gained: int = 0
-    """Of the `measured` tasks, the number that the candidate solved and the skill before it failed."""
+    """Of the tasks counted in `measured`, the number that only the candidate solved."""
     lost: int = 0
-    """Of the `measured` tasks, the number that the candidate failed and the skill before it solved."""
+    """Of the tasks counted in `measured`, the number that only the current skill solved."""
     lost_kinds: dict[FailureKind, int] = {}
     """How the candidate failed the `lost` tasks: the number of tasks for each kind of failure."""
     edits: tuple[TriedEdit, ...] = ()
@@ -90,7 +90,7 @@ class ShortForm(BaseModel):
     score: float | None
     """The minimal remedy's validation score; None if the gate rejected the remedy before all tasks were done."""
     at_most: float
-    """The highest score that the minimal remedy could reach, as far as the gate measured it."""
+    """The highest score that the minimal remedy could still reach when the gate ended."""
     complete: float | None
     """The validation score of all edits together; None if the gate rejected them."""
 
@@ -102,7 +102,7 @@ class Counts(Record):
     accepted: int = 0
     rejected: int = 0
     indecisive: int = 0
-    """The number of steps whose candidate looked better, but with too weak evidence."""
+    """The number of steps in which the candidate looked better, but the evidence was too weak."""
     skipped: int = 0
     """The number of steps in which no edit could be applied."""
 
@@ -156,8 +156,8 @@ class State(BaseModel):
     model_config = ConfigDict(validate_assignment=True)
 
     pins: dict[str, str] = {}
-    """The version of SkillOpt, the method and the prompts with which the run began. A run never continues with a
-    different method."""
+    """What the run began with: the versions of SkillOpt and of the method, and a hash of the prompts. A run never
+    continues with a different method."""
     step: int = 0
     """The last finished step."""
     epoch: int = 0
@@ -169,7 +169,7 @@ class State(BaseModel):
     val: dict[str, float] = {}
     """The current version's validation scores by item."""
     changed: dict[str, int] = {}
-    """The number of candidates that changed the item's score, by validation item. Gates try such items early."""
+    """By validation item: the number of candidates that changed its score. Gates try items with high numbers early."""
     score: float | None = None
     """The current version's validation score when it was accepted. None if this version was not measured; then `val`
     has the scores of an earlier version."""

@@ -47,7 +47,7 @@ class Evidence(Record):
     """The p-value: how often a candidate that is no better would look this good by chance. None if there are no fresh
     samples."""
     repeats: int = 0
-    """The number of rounds of fresh samples. In each, both skills do the items on which they differ once more."""
+    """The number of rounds of fresh samples. In each round, both skills repeat the items on which they differ."""
     reason: str = ""
     """The reason why a candidate was rejected although it scores higher."""
     set_aside: dict[str, str] = Field(default={})
@@ -70,7 +70,7 @@ class ItemEvidence(Record):
 
     item_id: str
     before: float
-    """The current skill's score that was known before this gate."""
+    """The current skill's score, as it was known before this gate."""
     after: float
     """The candidate's score (a mean if the item was sampled several times)."""
     hard: float
@@ -78,12 +78,12 @@ class ItemEvidence(Record):
     repeats: int = 0
     """The number of fresh samples with each skill."""
     compared: tuple[float, float] | None = None
-    """The scores of the current skill and of the candidate that the decision compares; None if these are `before` and
-    `after`. The paired gate compares fresh samples. Without fresh samples, it treats the skills as equal."""
+    """The two scores that the decision compares: the current skill's and the candidate's. None if these are `before`
+    and `after`. The paired gate compares fresh samples; if an item has none, the gate treats the skills as equal."""
 
     @property
     def pair(self) -> tuple[float, float]:
-        """The scores of the current skill and of the candidate that the decision compares."""
+        """The two scores that the decision compares: the current skill's and the candidate's."""
         return self.compared or (self.before, self.after)
 
     @property
@@ -96,7 +96,7 @@ class GateResult(Evidence):
     """A gate's decision with the scores of each item."""
 
     known_scores: dict[str, float] = Field(default={})
-    """Scores by item of the skill that training continues with."""
+    """The scores, by item, of the skill that training continues with."""
     evidence: tuple[ItemEvidence, ...] = ()
     telemetry: dict[str, int] = Field(default={})
     """Counts of rollouts: `rollouts` is the number that were done, `saved` the number that were not needed."""
@@ -223,7 +223,7 @@ class StepRecord(Document):
     acceptance: Acceptance | None = None
     """The accepted edits as a share of the proposed edits; None in runs of earlier versions."""
     review: tuple[Decision, ...] = ()
-    """The decisions of a person that this step was the first to use."""
+    """A person's decisions that this step was the first to use."""
     credit: tuple[CreditTry, ...] = ()
     """The gate's results for parts of a rejected candidate and for the minimal remedy."""
     applied: tuple[Edit, ...] = ()

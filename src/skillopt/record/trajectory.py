@@ -94,6 +94,6 @@ class RolloutError(BaseModel):
     """True if the item itself cannot be measured, because the endpoint refuses it (content filter, too long) or the
     scorer fails on it."""
     alone: bool = False
-    """True if all tries failed while other rollouts were answered. The item is then tried in further rounds; if they
-    fail, too, the item is set aside."""
+    """True if all tries failed while the endpoint answered other rollouts. Further rounds then try the item again; if
+    they fail, too, the item is set aside."""
     error: str

@@ -26,7 +26,7 @@ _KINDS = {
     "the skill is for this request": ("Use it for", "left out"),
     "the skill is not for this request": ("Not for", "picked wrongly"),
 }
-"""For each beginning of the scorer's feedback: the beginning of the sentence to add, and the cause."""
+"""Maps how the scorer's feedback begins to how the added sentence begins, and to the cause of the failure."""
 
 
 class SimulatedLibrarian(SimulatedModel):

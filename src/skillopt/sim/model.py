@@ -1,9 +1,9 @@
 """A small deterministic world with simulated models as target and optimizer, for tests (also of faults) and demos.
 
 Tasks ask for the secret codes of topics. The target knows no code. It follows rules in the skill, such as "For maple,
-answer KX-42."; in a package, also those in the references that SKILL.md names. The optimizer reads failures and states
-the missing rules. With the option `duds`, some of its edits are bad. All random choices depend on the request's
-content, so replies do not depend on the order of requests.
+answer KX-42." In a package, it also follows rules in the references that SKILL.md names. The optimizer reads failures
+and states the missing rules. With the option `duds`, some of its edits are bad. All random choices depend on the
+request's content, so replies do not depend on the order of requests.
 """
 
 from __future__ import annotations

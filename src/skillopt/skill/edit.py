@@ -85,7 +85,7 @@ class Edit(BaseModel):
     @field_validator("dropped", mode="before")
     @classmethod
     def _complete(cls, value: object) -> object:
-        """Remove the rows of a reply in which the text or the reason is missing."""
+        """Remove rows of a reply that lack the text or the reason."""
         rows = value if isinstance(value, list | tuple) else ()
         return [row for row in rows if isinstance(row, DroppedText) or (isinstance(row, dict) and _names(row))]
 
@@ -246,8 +246,7 @@ class SkillBuilder:
 
 
 def _in_script(edit: Edit) -> Edit:
-    """The edit. Its section is removed if its file is a script, because in a script `#` begins a comment, not a
-    heading."""
+    """The edit, without its section if its file is a script: in a script, `#` begins a comment, not a heading."""
     return edit.model_copy(update={"section": ""}) if part_of(edit.file) == "scripts" else edit
 
 
@@ -314,8 +313,7 @@ def whole_section(edit: Edit, skill: Skill) -> Edit:
 
 
 def unsafe(text: str) -> tuple[str, str] | None:
-    """If a text must not be put into a document, no matter who wrote it: the kind of problem and the reason. Else
-    None."""
+    """The kind of problem and the reason if a text must never be put into a document; else None."""
     if _CONTROL.search(text.replace("\r\n", "\n")):
         return "control_characters", "contains control characters"
     if MARKER.search(text):

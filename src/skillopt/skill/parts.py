@@ -23,7 +23,7 @@ class Part:
     skill: Skill
     """The document that contains the rule."""
     lines: tuple[int, int]
-    """The first and the last line of the rule, from 1."""
+    """The numbers of the rule's first and last line, counted from 1."""
 
     @property
     def without(self) -> Skill:
@@ -45,8 +45,8 @@ def rules(skill: Skill) -> list[Part]:
 
 
 def without_lines(skill: Skill, lines: Sequence[tuple[int, int]]) -> Skill:
-    """The document without several rules, each given by the numbers of its first and last line (from 1). If a rule is between two blank
-    lines, one of these blank lines is removed, too."""
+    """The document without several rules. Each rule is given by the numbers of its first and last line, counted from 1.
+    If a rule is between two blank lines, one of these lines is removed, too."""
     gone = {number for first, last in lines for number in range(first, last + 1)}
     kept: list[str] = []
     cut = False

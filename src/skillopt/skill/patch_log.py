@@ -143,7 +143,9 @@ def replay(initial: Skill, entries: Sequence[Entry]) -> dict[int, Skill]:
     for version in sorted({entry.version for entry in entries}):
         group = [entry for entry in entries if entry.version == version]
         if group[0].skill_before != skill.hash:
-            raise PatchLogError(f"version {version}: the log starts it from a different skill than the version before")
+            raise PatchLogError(
+                f"version {version}: the edits in the log start from a different skill, not from the previous version"
+            )
         skill = applied_in_order(skill, group)[-1]
         if skill.hash != group[0].skill_after:
             raise PatchLogError(f"version {version}: the edits in the log do not give the skill that the log records")

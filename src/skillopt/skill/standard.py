@@ -16,8 +16,8 @@ def rank(title: str) -> int:
 
 
 def next_section(skill: Skill, title: str) -> int | None:
-    """The position at which a new standard section is inserted: the start of the first later standard section, or of
-    the section Examples. None if the skill has no such section."""
+    """The position for a new standard section: before the first section that comes later in the standard order, which
+    ends with Examples. None if the skill has no such section."""
     later = (section for name in _ORDER[rank(title) + 1 :] for section in skill.find_sections(name))
     return min((section.span.start for section in later if section.level == _LEVEL), default=None)
 

@@ -224,13 +224,12 @@ class Env(ABC):
     problem: str = ""
     """Why the env cannot be used; empty if it can. A run does not start if there is a problem."""
     fingerprint: str = ""
-    """Results may change although items and config stay the same, for example if a scorer's file changes. This text
-    must then change, too."""
+    """A text that must change whenever results may change although items and config stay the same, for example if a
+    scorer's file changes."""
     workspaces: Workspaces | None = None
     """The files that tasks start from; None if the tasks have no files."""
     scores_files: bool = False
-    """True if `run` also scores the files that the rollout left. `score` then scores the workspace as it was before the
-    task."""
+    """True if `run` also scores the files that the rollout left. `score` then scores an untouched workspace."""
     judge: Callable[[Item, str, Judge], Awaitable[Score]] | None = None
     """An async function `judge(item, output, ask)` that scores instead of `score`. `ask` sends a request to the
     judge model; the journal stores the replies. An env with a judge is noisy."""
@@ -265,7 +264,8 @@ class Env(ABC):
         if scorer is not None:
             if scorer.needs_workspace and self.workspaces is None:
                 raise UserError(
-                    f"scorer: has a parameter 'workspace', but the tasks of env '{self.name}' have no files; remove it"
+                    f"scorer: has a parameter 'workspace', but the tasks of env '{self.name}' have no files; remove "
+                    "this parameter"
                 )
             self.score = scorer.__call__  # type: ignore[method-assign]
             self.judge = None

@@ -121,8 +121,8 @@ def _groups_rows(cells: Sequence[Any]) -> bool:
 _ALSO = {"answer": "answers"}
 _OPTIONS = {"question": "--question", "answers": "--answer", "id": "--id", "type": "--type"}
 _FITS = {"id": _names_rows, "type": _groups_rows}
-"""Functions that check the cells of a column. A column whose heading fits is used for ids or types only if its cells
-fit, too."""
+"""Functions that check the cells of a column. A column is found by its heading as `id` or `type` only if its cells
+pass this check."""
 
 
 def _by_heading(field: str, columns: Sequence[str]) -> list[str]:

@@ -124,8 +124,8 @@ class CommandAgent:
             raise FatalError(f"env.command: '{argv[0]}' cannot be started: {error.strerror or error}") from None
 
     def _with_files(self, episode: WorkedEpisode, skill: Skill, dirs: RolloutDirs) -> WorkedEpisode:
-        """The episode with the files of the package that the agent read. Their access times and the agent's transcript
-        show which ones."""
+        """The episode with the names of the package's files that the agent used, as the files' access times and the
+        agent's transcript show."""
         if not skill.others:
             return episode
         folders = self._skill_folders(skill, dirs) or [dirs.skill_dir]
@@ -193,7 +193,7 @@ class CommandAgent:
                 keys = ", ".join(self._preset.pass_env[:3])
                 raise FatalError(
                     f"env.command: {redact(message)[:300]}; a rollout has a fresh home folder, and {self._argv[0]} "
-                    f"finds no login there: give it a key ({keys}), or name a variable in env.agent_options.pass_env"
+                    f"finds no login there; set a key ({keys}), or name its variable in env.agent_options.pass_env"
                 )
             what = f"env.command: the command ended with exit code {done.code}: {redact(message)[:500]}"
             raise TransientError(what, retry_after=trouble.wait, overloaded=trouble.kind == "limit")

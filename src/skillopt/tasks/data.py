@@ -35,7 +35,7 @@ Fields = dict[str, Any]
 Placed = tuple[str, Item]
 """An item's location (`tasks.csv:3`), and the item."""
 Problem = tuple[list[str], str]
-"""Locations of rows that cannot be used, and the reason, which follows the locations in a message."""
+"""Locations of rows that cannot be used, and the reason. In a message, the reason follows the locations."""
 MOST_NAMED = 10
 """The maximum number of rows that one message names; for further rows, the message only says how many there are."""
 WINDOWS = "cp1252"
@@ -321,7 +321,9 @@ def item_from(where: str, row: Any, *, answers: bool = True, ids: bool = True) -
         raise UserError(f"{where}: must be an object with id, question and answers")
     for name, value in row.items():
         if _HALF.search(json.dumps([name, value], ensure_ascii=False)):
-            raise UserError(f"{where}: {name!a}: holds half a surrogate pair, which is not text; repair or remove it")
+            raise UserError(
+                f"{where}: {name!a}: contains an unpaired surrogate, which is not text; repair or remove it"
+            )
     row = _as_people_write_it(row)
     if "id" not in row and not ids:
         row["id"] = "-"

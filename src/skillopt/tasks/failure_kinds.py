@@ -112,7 +112,7 @@ def named_choice(trajectory: Trajectory, choices: Collection[str]) -> str:
 
 
 def choices_of(answers: Iterable[str]) -> tuple[str, ...]:
-    """The different answers if they are few and repeat, so that a task is a choice among them; else empty."""
+    """The different answers, if they are few and repeat (each task is then a choice among them); else empty."""
     counts = Counter(filter(None, answers))
     few = 2 <= len(counts) <= MOST_CHOICES and len(counts) * 2 <= counts.total()
     return tuple(sorted(counts)) if few and not all(map(_is_number, counts)) else ()

@@ -33,8 +33,8 @@ from skillopt.tasks.workspace import Workspaces
 
 Row = Mapping[str, Any]
 Tasks = Sequence[Row] | DataTable | Mapping[str, Sequence[Row] | DataTable] | str | Path
-"""The tasks of a program: a list, a data frame, a data set or a file, which SkillOpt splits; or the three splits, by
-name or as folders."""
+"""The tasks of a program. SkillOpt splits a list, a data frame, a data set or a file. Tasks that are already split come
+as a mapping with the keys `train`, `val` and `test`, or as a split folder."""
 ScorerFunction = Callable[..., Any]
 """A scorer function. It gets a task (its fields as keys and as attributes) and the target's output, and returns a
 number from 0 to 1, a bool, (number, feedback), a dict or a Score. A parameter named `workspace` gets the Path of the
@@ -126,7 +126,7 @@ def _divided(items: list[Item], where: str, ratios: Mapping[str, float], seed: i
     if len(items) < _FEWEST:
         raise UserError(
             f"{where}: {len(items)} different tasks are too few to be split into train, val and test; give {_FEWEST} "
-            "or more, or the three splits by name"
+            "or more, or pass train, val and test separately"
         )
     split = divide(items, ratios, seed)
     return {name: [item for item in items if split[content_hash(item)] == name] for name in SPLITS}

@@ -73,9 +73,8 @@ class QAEnv(Env):
         starts: Mapping[str, Files] | None = None,
         local: bool = True,
     ) -> None:
-        """`splits`, `agent` and `scorer` replace those of the config. A subclass may also pass its own `options`;
-        `starts`, the files that each item's workspace starts from; and `local`, which is true if any workspace is on
-        this machine."""
+        """`splits`, `agent` and `scorer` replace those of the config. A subclass may pass its own `options`. `starts`
+        are the initial files of each item's workspace. `local` is true if any workspace is on this machine."""
         options = options or QAOptions.read(config.options, "env.options")
         self.name = config.benchmark or config.name
         root = Path(config.split_dir) if config.split_dir else Path(config.data).parent
@@ -119,8 +118,7 @@ class QAEnv(Env):
         return episode.model_copy(update={"score": score, "packed": ""})
 
     def score(self, item: Item, output: str) -> Score | Awaitable[Score]:
-        """The score of an output. If files are scored, this is the score of an untouched workspace, which is the
-        baseline."""
+        """The score of an output. If files are scored, an untouched workspace is scored, as a baseline."""
         return self._score_files(item, output, "") if self.scores_files else self._scorer(item, output)
 
     async def _score_files(self, item: Item, output: str, packed: str) -> Score:

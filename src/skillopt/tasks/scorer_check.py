@@ -56,7 +56,7 @@ def _reads_as_prose(answer: str) -> bool:
 
 
 def _is_copied(item: Item) -> bool:
-    """Does the task itself contain its answer, such as a passage to quote or a choice?"""
+    """Does the task itself contain its answer, for example in a passage to quote or among the choices?"""
     return normalise(item.answers[0]) in normalise(f"{item.context} {item.question} {item.get('choices', '')}")
 
 

@@ -135,8 +135,8 @@ class _Session:
         return shown(done)
 
     def files_used(self) -> dict[str, tuple[str, ...]]:
-        """The fields `opened` and `ran` of an Episode: files of the package, and scripts among them, that the commands
-        name."""
+        """The fields `opened` and `ran` of an Episode. `opened`: the package's files that the commands name. `ran`: the
+        scripts among these files."""
         text = "\n".join(self._commands)
         opened = tuple(name for name in sorted(self._skill.others) if name in text)
         return {"opened": opened, "ran": tuple(name for name in scripts_of(self._skill) if name in opened)}

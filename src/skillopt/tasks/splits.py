@@ -125,8 +125,8 @@ def without_copies(placed: Iterable[Placed]) -> tuple[list[Item], list[tuple[str
 
 
 def sorted_copies(placed: Iterable[Placed]) -> tuple[list[Placed], list[tuple[str, str]], list[Problem]]:
-    """The tasks without copies; for each copy, its location and the location of the task that it repeats; and the tasks
-    that ask the same but have different answers."""
+    """Three lists: the tasks without copies; the location of each copy, with the location of the task that it repeats;
+    and the tasks that ask the same but have different answers."""
     first: dict[str, Placed] = {}
     copies: list[tuple[str, str]] = []
     at_odds: dict[str, list[Placed]] = {}
@@ -261,7 +261,7 @@ def _read(written: Path, key: Literal["content", "id"]) -> dict[str, str]:
 def _write(
     written: Path, file: Path, items: Sequence[Item], split: Mapping[str, str], ratios: Mapping[str, float], seed: int
 ) -> None:
-    """Write the split's file. A read-only folder is left as it is: the same tasks and seed give the same split."""
+    """Write the split's file, unless its folder is read-only: the same tasks and seed give the same split again."""
     strata = stratum_of(items)
     rows = {
         name: [

@@ -66,8 +66,8 @@ class TriggerEnv(Env):
         options = TriggerOptions.read(config.options, "env.options")
         if not (options.package or options.skills) or (options.others and options.skills):
             raise UserError(
-                "env.options: set package (the package to train), or skills (a library to measure), or both; "
-                "others and skills exclude each other"
+                "env.options: set `package` (the package to train), `skills` (a library to measure), or both; "
+                "`others` cannot be set together with `skills`"
             )
         self.name = config.benchmark or config.name
         beside = options.skills or options.others

@@ -26,11 +26,11 @@ from skillopt.tasks.sandbox.trees import DEEPEST
 
 MOST_FILES = 2000
 LEFT_OUT = {"__pycache__"}
-"""Folders whose files do not count as left by a rollout, such as caches."""
+"""Folders, such as caches, whose files are ignored after a rollout."""
 _LONGEST_SHOWN = 2000
 _MOST_SHOWN = 12_000
-"""`_LONGEST_SHOWN` is the maximum number of characters that are shown of one file's difference; `_MOST_SHOWN`, of the
-differences of all files together."""
+"""The maximum number of characters that are shown of differences: `_LONGEST_SHOWN` for one file, `_MOST_SHOWN` for all
+files together."""
 _MOST_LISTED = 100
 _LARGEST_COMPARED = 256 << 10
 

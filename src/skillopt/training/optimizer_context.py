@@ -15,9 +15,10 @@ from skillopt.skill.tokens import count_tokens
 from skillopt.tasks.agents import task_text
 from skillopt.tasks.as_score import NOT_DESCRIBED
 from skillopt.tasks.base import Item, Trajectory
-from skillopt.tasks.failure_kinds import choices_of, count_kinds
+from skillopt.tasks.failure_kinds import choices_of, count_kinds, output_tokens
 from skillopt.training.context import Context
 from skillopt.training.edits.carry import slots
+from skillopt.training.edits.similarity import normal_name
 from skillopt.training.edits.update import EXAMPLES, limits_of, update
 from skillopt.training.gates.base import Verdict, changed_types, mean
 from skillopt.training.requests.blocks import MOST_ANSWERS, data_line, ends
@@ -188,7 +189,9 @@ def remember(state: State, work: StepWork, probed: Sequence[Trajectory], ctx: Co
     state.findings = grown(state.findings, [one for patch in work.patches for one in patch.findings], items, ctx.step)
     helped, broke = changed_types(verdict, ctx)
     read = [patch for patch in work.patches if not patch.source.startswith(EXAMPLES)]
-    causes = dict.fromkeys(f"{p.name}: {p.cause}"[:LONGEST_CAUSE] for patch in read for p in patch.patterns)
+    causes: dict[str, str] = {}
+    for pattern in (pattern for patch in read for pattern in patch.patterns):
+        causes.setdefault(normal_name(pattern.name), f"{pattern.name}: {pattern.cause}"[:LONGEST_CAUSE])
     passed = {t.item_id for t in work.results if isinstance(t, Trajectory) and t.score.hard >= 1}
     pending = {edit.id for edit in state.pending}
     edits = tuple(_fates(work, pending))[:MOST_EDITS]
@@ -210,7 +213,7 @@ def remember(state: State, work: StepWork, probed: Sequence[Trajectory], ctx: Co
         edits=edits,
         helped=helped,
         broke=broke,
-        causes=tuple(causes)[:MOST_EDITS],
+        causes=tuple(causes.values())[:MOST_EDITS],
         outputs=tuple(_output(t, solved_before=t.item_id in passed) for t in probed),
     )
     state.tried = [*state.tried, tried][-MOST_STEPS:]
@@ -219,6 +222,8 @@ def remember(state: State, work: StepWork, probed: Sequence[Trajectory], ctx: Co
 def _output(trajectory: Trajectory, *, solved_before: bool) -> dict[str, str]:
     texts = {"task": trajectory.input, "output": trajectory.output, "expected": " | ".join(trajectory.answers[:1])}
     shown = {name: ends(text, LONGEST) for name, text in texts.items() if text}
+    if tokens := output_tokens(trajectory):
+        shown["output_tokens"] = str(tokens)
     yes_or_no = {"solved_before": solved_before, "solved": trajectory.score.hard >= 1}
     return {**shown, **{name: "yes" if value else "no" for name, value in yes_or_no.items()}}
 

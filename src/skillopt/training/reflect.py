@@ -6,6 +6,7 @@ import asyncio
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from skillopt.errors import Stopped
 from skillopt.models.call import gather_all
@@ -50,8 +51,9 @@ async def reflect(skill: Skill, rollouts: Rollouts, knowledge: OptimizerContext,
         if shallow and all(patch.unreachable for patch in shallow):
             raise Stopped(f"reflect: no reply from the optimizer; the last error was: {shallow[-1].lost}")
         minibatches = deep_minibatches(trajectories, shallow, ctx)
+        with_edits = replace(knowledge, proposed=tuple(edit for patch in shallow for edit in patch.edits))
         deep = await gather_all(
-            analyst.propose(skill, minibatch, knowledge, ctx.optimizer, ctx.config)
+            analyst.propose(skill, minibatch, with_edits, ctx.optimizer, ctx.config)
             for analyst in ctx.analysts
             for minibatch in minibatches
             if "deep" in analyst.kinds

@@ -36,7 +36,7 @@ def _who(line: BlamedLine) -> str:
 
 
 def tasks_of(run: Run, trajectory_ids: Iterable[str]) -> dict[str, str]:
-    """The id of the task of each trajectory, by the trajectory's id. Trajectories that are not on disk are left out."""
+    """A dict from trajectory ids to the ids of their tasks. Trajectories that are not on disk are left out."""
     traces = ((name, find_trace(run, name)) for name in dict.fromkeys(trajectory_ids))
     return {name: trace.item_id for name, trace in traces if trace is not None}
 

@@ -17,8 +17,7 @@ from skillopt.view.text import clipped, counted, duration, printable, ranged
 from skillopt.view.traces import item_name
 
 _SHOWN, _MOST = 600, 12
-"""The maximum number of characters of an output in summary.md, then the maximum number of items. `check.json` contains
-everything."""
+"""The limits of summary.md: characters of an output, and number of items. `check.json` contains everything."""
 _HEAD = ("per task", "base", "skill")
 _ROWS = ("score", "prompt tokens", "reply tokens", "dollars", "turns", "seconds", "refused by the endpoint")
 
@@ -90,8 +89,8 @@ def finding_line(finding: Finding) -> str:
 
 
 def token_line(linted: Linted) -> str:
-    """A sentence that says how many tokens of a skill are in every request, in every task that uses the skill, and in
-    tasks that read all its other documents."""
+    """A sentence that says how many tokens a skill adds to every request, to every task that uses the skill, and to a
+    task that also reads all its other documents."""
     tokens = linted.tokens
     listed = f"{tokens.listed:,} in every request (name and description), " if tokens.listed else ""
     read = f", {tokens.on_demand:,} more if the task reads all other documents" if tokens.on_demand else ""

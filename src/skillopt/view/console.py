@@ -356,7 +356,7 @@ def this_command() -> str:
 
 
 def _winner(best: BestScores) -> list[str]:
-    """A line that compares the best skill's re-measured score with its score in the gate, which was partly luck; no
+    """A line with two scores of the best skill: measured again, and in the gate. The gate's score was partly luck. No
     line if no version was accepted."""
     curse = best.winners_curse
     if curse is None or not best.version:

@@ -14,8 +14,8 @@ from skillopt.view.text import score
 
 Point = tuple[float, float]
 EPOCH_END = 0.5
-"""On charts, the guidance of an epoch is drawn this part of a step after the epoch's last step, because it is accepted
-between this step and the next."""
+"""The distance on charts, in steps, from an epoch's last step to the epoch's guidance. The guidance is accepted between
+this step and the next."""
 
 
 @dataclass(frozen=True, kw_only=True)

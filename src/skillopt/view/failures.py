@@ -18,10 +18,10 @@ from skillopt.view.traces import result_of
 
 Sign = Literal["empty", "contained", "constant", "varied", "unknown", "untried"]
 Standing = Literal["task", "ended", "few", "untried", "one"]
-"""The conclusion about an item that no skill solved. `task`: several skills failed, also the newest version, and the
-last steps brought no new version, so the task itself may be the cause; `ended`: the newest version failed, but the last
-step still improved the skill; `few`: too few skills or steps to blame the task; `untried`: the newest version was not
-tried on the item; `one`: only one skill was tried on the item."""
+"""The conclusion about an item that no skill solved. `task`: the task itself may be the cause, because several skills
+failed, also the newest version, and the last steps brought no new version; `ended`: the newest version failed, but the
+last step still improved the skill; `few`: too few skills or steps to blame the task; `untried`: the newest version was
+not tried on the item; `one`: only one skill was tried on the item."""
 
 GENERAL = "No skill that was tried on these items solved them."
 ONE_SKILL = (
@@ -56,7 +56,7 @@ _CAUSES: dict[Sign, str] = {
 }
 NO_SKILL = Skill("").hash
 REST = 3
-"""If the last steps, at least this many, brought no new version, the training is treated as settled."""
+"""If the last `REST` steps brought no new version, the training is treated as settled."""
 _SEVERAL = 3
 """The minimum number of skills that must have failed before the report doubts the task itself."""
 
@@ -114,7 +114,7 @@ def lead(groups: Sequence[FailureGroup]) -> str:
 
 
 def at_rest(history: Sequence[StepRecord]) -> bool:
-    """True if the last steps, at least `REST`, brought no new version."""
+    """True if the last `REST` steps brought no new version."""
     changed = [n for n, record in enumerate(history, 1) if improved(record)]
     return len(history) - max(changed, default=0) >= REST
 

@@ -105,8 +105,8 @@ def _group_line(result: Ablation, group: AblatedPart) -> str:
 
 
 def _why(result: Ablation, group: AblatedPart) -> str:
-    """Why the score is lower without these rules: one rule explains it, each rule is worth a little, or some rules say
-    the same."""
+    """Why the score is lower without these rules: one rule explains the whole loss, each rule explains a part of it, or
+    some rules say the same."""
     lost = group.worth
     alone = [row for row in result.rows if row.name in (group.names or ())]
     largest = max(alone, key=lambda row: row.worth)

@@ -1,4 +1,4 @@
-"""Explains the ranks of a step's edits. Each edit is ranked by the failures that no edit before it covers."""
+"""Explains the ranks of a step's edits. For an edit's rank, only failures count that no higher edit covers."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class Facts:
     ablations: tuple[Ablation, ...] = ()
     """The ablations of the version that is shown; empty if there are none."""
     routing: dict[str, Confusion] = field(default_factory=dict)
-    """Which skill was loaded for which request, for each measurement by name; empty unless the run trained a
+    """For each measurement, by name: which skill was loaded for which request. Empty unless the run trained a
     description in a library."""
     names: dict[str, str] = field(default_factory=dict)
     """Names of the items whose id is a hash, by id. The name is the beginning of the item's question."""
@@ -140,8 +140,8 @@ def read_facts(files: RunDirectory) -> Facts:
 
 
 def _routing(run: Run) -> dict[str, Confusion]:
-    """Which skill was loaded for which request of the test split, before and after training. If the test split was not
-    read, the requests are those of the validation split, before training."""
+    """Which skill was loaded for which request, before and after training. The requests are those of the test split. If
+    it was not read, they are those of the validation split, only before training."""
     options = run.settings.get("env.options")
     if run.settings.get("env.name") != "trigger" or not (isinstance(options, dict) and options.get("skills")):
         return {}
@@ -154,8 +154,8 @@ def _routing(run: Run) -> dict[str, Confusion]:
 
 
 def _provenance(run: RunDirectory) -> tuple[list[Entry], dict[int, Skill], str]:
-    """The entries of the patch log, the versions that they make, and an empty text. If the log was altered: no entries,
-    only the initial version, and the problem with the log."""
+    """The entries of the patch log, the versions that they make, and the problem with the log (empty if there is none).
+    If the log was altered, there are no entries, and only the initial version."""
     try:
         entries = list(run.patch_log.entries())
         return entries, replay(initial_skill(run, entries), entries), ""

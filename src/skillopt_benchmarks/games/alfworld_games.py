@@ -116,8 +116,8 @@ def _goal(task: str, kinds: dict[str, int], names: list[str], draw: random.Rando
 
 
 def _place(thing: Thing, receptacles: list[Thing], wanted: dict[str, str], draw: random.Random) -> Thing:
-    """Choose a receptacle for an object. The receptacle may contain the object, but is not of the kind that the goal
-    names for it."""
+    """Choose a receptacle that may contain the object. It is not of the kind to which the goal asks to bring this
+    object."""
     free = [r for r in receptacles if thing.kind in HOLDS.get(r.kind, ()) and r.kind != wanted.get(thing.kind)]
     return draw.choice(free or [r for r in receptacles if r.kind in {"CounterTop", "Desk", "Dresser"}])
 

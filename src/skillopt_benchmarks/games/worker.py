@@ -124,8 +124,8 @@ class AlfWorld:
         return {"objective": made.goal, "walkthrough": list(walkthrough), "name": made.name}
 
     def _plan(self, path: str) -> list[str]:
-        """Return the actions with which the planner wins. Raise ValueError if they do not win when they are played in
-        the game. The planner runs once, not at every step."""
+        """Return the actions with which the planner wins; it runs once, not at every step. The actions are also played
+        in the game: raise ValueError if they do not win."""
         import textworld
         from alfworld.agents.environment.alfred_tw_env import AlfredDemangler
 

@@ -36,9 +36,9 @@ def letter_status(path: Path) -> LettersStatus:
 def wait_for_letter(path: Path, seconds: float | None = None) -> LettersStatus:
     """Wait until a letter is open, the run has ended, or `seconds` are over; then return `letter_status`.
 
-    If no process works on the run, wait up to `BEGINS` seconds, because a process may be about to start. If the path is
-    a folder of letters, or an empty folder that may become one, only an open letter or `seconds` end the wait, because
-    such a folder does not show whether a run has ended.
+    If no process works on the run, wait up to `BEGINS` seconds, because a process may be about to start. A folder of
+    letters, or an empty folder that may become one, does not show whether a run has ended. For such a path, only an
+    open letter or `seconds` end the wait.
     """
     start, worked = time.monotonic(), False
     while True:

@@ -34,8 +34,8 @@ class WorkerLostError(SkillOptError):
 
 
 class Executor:
-    """Does tasks in this process, concurrently in its event loop. For the same task and replies, `run` returns the same
-    result in every executor, and raises the same errors of models and scorers."""
+    """Does tasks in this process, concurrently in its event loop. For the same task and replies, every executor returns
+    the same result, or raises the same error of the model or scorer."""
 
     async def run(self, env: Env, item: Item, skill: Skill, new_chat: NewChat, judge: Judge) -> tuple[Episode, Score]:
         episode = await env.run(item, skill, new_chat())
@@ -62,7 +62,7 @@ class PooledExecutor(Executor, ABC):
         self._location, self._make = location, make
         self._tokens = itertools.count(1)
         self._slots = [asyncio.create_task(self._started()) for _ in range(workers)]
-        """The start of each worker, as a task. Its result is the worker, or the error that prevented the start."""
+        """The asyncio tasks that start the workers. The result of each is the worker, or the error of the start."""
 
     @abstractmethod
     async def start(self) -> RemoteWorker:

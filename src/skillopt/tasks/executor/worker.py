@@ -24,9 +24,9 @@ from skillopt.tasks.base import Env, Item, Json, ToolDefinition, is_judged, scor
 class Turn:
     """A message between a worker and the main process.
 
-    The worker sends `chat` (it needs a reply), `whole` (it needs the result of a whole rollout), `did` (the result of
-    work that it was told to do), `done` (the result of the task) or `error`. The main process sends `begin` (a task),
-    `value` (a reply or a result), `error` (to raise in the env) or `do` (the work).
+    The worker sends `chat` (it asks for a reply), `whole` (it asks for the result of a whole rollout), `did` (the
+    result of this rollout, after `do`), `done` (the result of the task) or `error`. The main process sends `begin` (a
+    task), `value` (a reply or a result), `error` (to raise in the env) or `do` (the worker must do the rollout itself).
     """
 
     kind: Literal["chat", "whole", "did", "done", "error", "begin", "value", "do"]

@@ -118,8 +118,7 @@ async def _answers(
 def brief_messages(
     prompt: str, skill: Skill, trajectories: Sequence[Trajectory], others: Sequence[Item], budget: int
 ) -> list[Message]:
-    """The request: the skill, the tools, the failed tasks, and tasks of other batches whose answers the failed tasks do
-    not have."""
+    """The request: the skill, the tools, the failed tasks, and tasks of other batches with other right answers."""
     shares = fair_shares([count_tokens(t.input) for t in trajectories], budget)
     tasks = "\n".join(
         _task(number, trajectory, share)
@@ -145,8 +144,7 @@ def _asked(prompt: str, user: str) -> list[Message]:
 
 
 def unseen_answers(trajectories: Sequence[Trajectory], others: Sequence[Item]) -> list[Item]:
-    """For each answer that is not the right answer of a task in this batch, one task of another batch with this
-    answer."""
+    """One task of another batch for each right answer that no task of this batch has."""
     shown = {answer for trajectory in trajectories for answer in trajectory.answers[:1]}
     by_answer: dict[str, Item] = {}
     for item in others:

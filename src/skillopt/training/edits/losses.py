@@ -31,6 +31,8 @@ LONGEST_LISTED = 120
 _MARK = re.compile(r"\s*(?:(?:[-*+>]|#{1,6}|\d+[.)])\s+)*")
 """List marks, quote marks and heading marks at the start of a line."""
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+(?=\S)")
+_SIGN = re.compile(r"(?<=\d)\s*([-−+*×x/÷=])\s*(?=\d)")
+"""A sign of a calculation between two numbers."""
 _TASK = re.compile(r"(?:task|question|input)\s*:", re.IGNORECASE)
 _REPLY = re.compile(r"(?:reply|answer|output)\s*:", re.IGNORECASE)
 
@@ -43,7 +45,8 @@ class _Passage:
 
     @cached_property
     def words(self) -> set[str]:
-        return {word for word in content_words(self.text) if any(c.isalnum() for c in word) and word[0] != "`"}
+        text = _SIGN.sub(r" \1 ", self.text)  # `49-3=46` and `49 - 3 = 46` are the same
+        return {word for word in content_words(text) if any(c.isalnum() for c in word) and word[0] != "`"}
 
     @cached_property
     def quotations(self) -> set[str]:
@@ -126,11 +129,14 @@ def _says_something(text: str) -> bool:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines of a text that say something, each once, without list marks; a reply is joined to the line of its
-    task."""
+    """The lines of a text that say something, each once, without list marks; a reply, up to the next blank line, is
+    joined to the line of its task."""
     lines: list[str] = []
+    in_reply = False
     for line in (_MARK.sub("", line, count=1).strip() for line in text.splitlines()):
-        if lines and _TASK.match(lines[-1]) and _REPLY.match(line):
+        begins = bool(lines and _TASK.match(lines[-1]) and _REPLY.match(line))
+        in_reply = begins or (in_reply and bool(line) and not _TASK.match(line))
+        if in_reply:
             lines[-1] += f" {line}"
         elif _says_something(line):
             lines.append(line)

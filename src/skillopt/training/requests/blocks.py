@@ -20,6 +20,8 @@ LEAST = 60
 """The minimum number of tokens that a request uses for each trajectory, even if there are many trajectories."""
 NEAR = 0.8
 """A request shows the length of an output if the length is at least this share of the limit."""
+LOW_LIMIT = 128
+"""Up to this limit of a reply's tokens, a request shows every output's length: steps before an answer hardly fit."""
 MOST_ANSWERS = 3
 """The maximum number of expected answers of one task in a request."""
 
@@ -122,10 +124,11 @@ def _line(trajectory: Trajectory, texts: dict[str, str], share: int, how: Shown)
 
 
 def _length(trajectory: Trajectory, limit: int) -> str:
-    """The length of an output, if the output was cut off or nearly cut off; else empty. An output that is longer than
-    the limit is not nearly cut off: its endpoint ignores the limit."""
+    """The length of an output, if the output was cut off or nearly cut off, or if the limit is low; else empty. An
+    output that is longer than the limit is not nearly cut off: its endpoint ignores the limit."""
     tokens, cut = output_tokens(trajectory), was_cut_off(trajectory)
-    if not cut and not NEAR * limit <= tokens <= limit:
+    close = NEAR * limit <= tokens <= limit
+    if not cut and not close and not (tokens and 0 < limit <= LOW_LIMIT):
         return ""
     return f"{tokens}{f' of {limit}' * bool(limit)}{', cut off' * cut}"
 

@@ -55,7 +55,8 @@ UNDONE = "undone with the step"
 PENDING = "pending"
 """What became of an edit that broke nothing although its candidate was rejected."""
 IN_PENDING = "in <pending>"
-NO_LONGER_PENDING = "tried again in a later step"
+NO_LONGER_PENDING = "was pending; a later step has used or dropped it"
+NOTHING_TRIED = "no edit was proposed"
 FEW_ANSWERS = 4
 """If at most this many answers are possible, guessing solves many tasks."""
 FEW_TOKENS = 10
@@ -104,7 +105,8 @@ def reflect_request(
         *_skill(skill, knowledge, trajectories),
         block("scores", _scores(trajectories, knowledge, how)),
         block("history", "\n".join(_history(knowledge.tried[-MOST_STEPS:], shared, knowledge.pending))),
-        block("pending", "\n".join(map(_pending_line, knowledge.pending))),
+        block("pending", "\n".join(map(_short_line, knowledge.pending))),
+        block("proposed", "\n".join(map(_short_line, knowledge.proposed))),
         block("short_form", _short_form(knowledge.short_form)),
         block("notes", knowledge.notes),
         "" if cause else findings_block(knowledge.findings),
@@ -163,16 +165,17 @@ def meta_skill_request(
 ) -> list[Message]:
     """The request for notes: how the epoch changed the skill and the results of the compared tasks, the epoch's edits
     with their results, and the old notes."""
-    steps = "\n".join(_history(epoch))
+    steps = "\n".join(_history(epoch, pending=knowledge.pending))
     return _request(
         prompt,
         *_task_info(knowledge.task_info),
         *_skill(skill, knowledge),
         block("notes", knowledge.notes),
         block("difference", _epoch_difference(before, skill)),
-        block("counts", _counts(pairs) or "No task was done with both skills."),
+        block("counts", _counts(pairs)),
         block("comparison", "\n".join(map(_task_line, _changed(pairs)))),
         block("epoch", steps),
+        block("pending", "\n".join(map(_short_line, knowledge.pending))),
     )
 
 
@@ -362,7 +365,7 @@ def _share(trajectories: Sequence[Trajectory]) -> str:
     return f"{sum(t.score.hard >= 1 for t in trajectories)} of {len(trajectories)}"
 
 
-def _pending_line(edit: Edit) -> str:
+def _short_line(edit: Edit) -> str:
     fields = {"op": edit.op, "section": edit.section, "anchor": edit.anchor, "text": edit.text}
     return data_line({name: text for name, text in fields.items() if text})
 
@@ -372,10 +375,12 @@ def _history(steps: Sequence[Tried], shared: SharedText = NOTHING_SHARED, pendin
     proposed again. `pending` edits have a block of their own."""
     whole = [tried.step for tried in steps if tried.verdict != "accept"][-MOST_WHOLE:]
     waiting = {(edit.anchor, edit.text) for edit in pending}
-    return [
-        _tried_line(tried, shared, LONGEST_REJECTED if tried.step in whole else LONGEST_TRIED, waiting)
-        for tried in steps
-    ]
+    lines, last = [], steps[0].step if steps else 0
+    for tried in steps:
+        lines += [data_line({"step": number, "verdict": NOTHING_TRIED}) for number in range(last + 1, tried.step)]
+        lines.append(_tried_line(tried, shared, LONGEST_REJECTED if tried.step in whole else LONGEST_TRIED, waiting))
+        last = tried.step
+    return lines
 
 
 def _tried_line(tried: Tried, shared: SharedText, longest: int, waiting: Collection[tuple[str, str]]) -> str:

@@ -88,6 +88,8 @@ class OptimizerContext:
     """Edits that gates rejected, and pending edits. Analysts must not propose them again."""
     pending: Sequence[Edit] = ()
     """The edits of rejected candidates that broke nothing; these edits are tried again together with new edits."""
+    proposed: Sequence[Edit] = ()
+    """The edits that this step has proposed so far, for a deep reflection."""
     notes: str = ""
     """The optimizer's notes from earlier epochs (the meta skill)."""
     first_step: bool = False

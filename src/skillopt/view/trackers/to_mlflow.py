@@ -33,7 +33,7 @@ class MLflow:
         if not about.settings.mlflow_uri and not (artifacts.scheme in {"", "file"} and inside):
             # a file in the run's folder, perhaps from a different person, names the folder of the artifacts
             raise UserError(
-                f"{about.folder}: MLflow would write its artifacts outside of the run's folder; remove this folder"
+                f"{about.folder}: a file in this folder makes MLflow write outside of the run; remove the folder"
             )
         if earlier:
             client.update_run(self._id, status="RUNNING")
