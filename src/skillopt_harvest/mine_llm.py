@@ -7,7 +7,6 @@ request, transcripts are JSON strings, so their text cannot end the block around
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -20,6 +19,7 @@ from skillopt.models.call import Caller
 from skillopt.models.structured import ask
 from skillopt.record.base import Record
 from skillopt.tasks.check_fields import CheckKind, MinedCheck
+from skillopt.training.requests.blocks import block, data_line
 from skillopt_harvest.mine import correction_at, task_of
 from skillopt_harvest.records import AgentSession, Correction, MinedTask
 
@@ -123,8 +123,10 @@ async def _mine(batch: Sequence[AgentSession], caller: Caller) -> tuple[list[Cor
 
 
 def _messages(system: str, tag: str, rows: Sequence[Mapping[str, Any]]) -> list[Message]:
-    lines = "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
-    return [{"role": "system", "content": system}, {"role": "user", "content": f"<{tag}>\n{lines}\n</{tag}>"}]
+    return [
+        {"role": "system", "content": system},
+        {"role": "user", "content": block(tag, "\n".join(map(data_line, rows)))},
+    ]
 
 
 def _found(value: Any, batch: Sequence[AgentSession]) -> list[Correction]:
@@ -148,8 +150,8 @@ def _placed(each: FoundCorrection, batch: Sequence[AgentSession]) -> Correction 
 
 
 async def group_with_model(corrections: Sequence[Correction], caller: Caller) -> tuple[list[MinedTask], list[str]]:
-    """Group corrections whose rules mean the same into tasks. If a reply cannot be used, only rules with the same text
-    are grouped."""
+    """Make one task of all corrections whose rules mean the same. If a reply cannot be used, only rules with the same
+    text are grouped."""
     members: dict[str, list[Correction]] = {}
     for each in corrections:
         members.setdefault(" ".join(each.rule.casefold().split()).rstrip("."), []).append(each)

@@ -1,5 +1,5 @@
-"""Proposals: a run's best skill for comparison with the installed skill, with the evidence and the sessions behind each
-line."""
+"""Proposals: how a run's best skill differs from the installed skill, what the training measured, and the sessions
+behind each learned line."""
 
 from __future__ import annotations
 
@@ -85,7 +85,10 @@ def propose(run: RunDirectory, folder: Path, to: Path | None = None) -> Proposal
 def _began_with(run: Run) -> Path:
     path = Path(str(run.settings.get("train.init_skill") or ""))
     if not path.name or not path.exists() or path.name == "seed_skill.md":
-        raise UserError(f"{run.root}: the run did not begin with an installed skill; name its folder or file with --to")
+        raise UserError(
+            f"{run.root}: the run did not begin with an installed skill; name the folder or file of the skill to "
+            "change: --to PATH"
+        )
     return path
 
 
@@ -99,7 +102,7 @@ def _proposed(run: RunDirectory, installed: Path) -> tuple[Path, dict[str, str]]
         if more:
             others = ", ".join(more[:3])
             raise UserError(
-                f"--to {installed}: is one file, but this skill has more files ({others}); name a skill's folder"
+                f"--to {installed}: is one file, but the run's skill has more files ({others}); name a skill's folder"
             )
     if is_instructions(installed):
         return installed.parent, {installed.name: with_section(_text(installed), best.text)}

@@ -98,7 +98,7 @@ Status = Literal["rule", "candidate", "kept", "dropped"]
 
 
 class MinedTask(Record):
-    """A task: a rule, its check, and all corrections that mean the rule."""
+    """A task: a rule, its check, and all corrections that ask for this rule."""
 
     id: str
     rule: str
@@ -198,7 +198,7 @@ class TaskDecision(Record):
 
 
 class CheckTrial(Record):
-    """The result of a task's check on the answers of one occurrence."""
+    """The results of a task's check on the two answers of one correction: the rejected and the corrected answer."""
 
     rejected_fails: bool | None = None
     """True if the rejected answer fails the check (it should fail); None if the check was not tried."""

@@ -19,7 +19,7 @@ _HIDDEN = re.compile(
     """,
     re.VERBOSE,
 )
-"""Matches invisible characters, which could hide a key. Joiners are kept in scripts that need them."""
+"""Matches invisible characters, which could hide a key. Joiners are kept in writing systems that need them."""
 _PRIVATE_KEY = re.compile(
     r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\Z)",
     re.DOTALL,
@@ -116,8 +116,8 @@ class Redactor:
 
     def shortened(self, text: str, most: int) -> str:
         """Return the first `most` characters of the redacted text. A very long text is first cut to a bit more than
-        twice `most`; after redaction its last characters are dropped, because half a key there would not be
-        recognised."""
+        twice `most`. This cut may leave half a key at the end, which redaction does not recognise; so the last
+        characters are dropped after redaction."""
         if len(text) <= 2 * most + _MARGIN:
             return self(text)[:most]
         return self(text[: 2 * most + _MARGIN])[:-_MARGIN][:most]
@@ -144,7 +144,7 @@ class Redactor:
         return more
 
     def _holds_key(self, text: str) -> bool:
-        """Return True if the text is the base64 form of a text with a key, or a secret key of AWS."""
+        """Return True if the text is a secret key of AWS, or if it contains a key in base64 form."""
         if len(text) == 40 and not {"_", "-"} & {*text} and all(any(map(is_kind, text)) for is_kind in _KINDS):
             return True
         for part in {text, *text.split("/")}:

@@ -1,5 +1,5 @@
-"""The limits on the cost of all runs together that an agent starts. They come from the user's config files; without
-limits there, defaults are used."""
+"""Limits the total cost of the runs that an agent starts. The limits come from the user's config files; if these set
+none, defaults are used."""
 
 from __future__ import annotations
 
@@ -46,9 +46,13 @@ class Allowances:
         """Reserve the maximum cost of starting `config`, which was read from `file`. Return None if the run is free.
 
         Raise UserError if the cost is more than the user allows. A start may only lower the limits of `file`. The cost
-        must also fit the limits of the user: those of `file`, if it is a config of the user that names the same
-        endpoint and key; else those of any other config of the user that names them. If there is no such config with
-        limits, the limits of `file` are used if it is a config of the user, else `_MOST`.
+        must also fit the limits in a config of the user, the first of these that exists and has limits:
+
+        1. `file`, if it is a config of the user and names an endpoint and key of this run
+        2. any other config of the user that names an endpoint and key of this run
+        3. `file`, if it is a config of the user
+
+        If there is none, `_MOST` has the limits.
         """
         if not (models := _costly(config)):
             return None
@@ -99,8 +103,8 @@ class Allowances:
             reserved = sum(other.limits.get(limit, 0) for other in starts if other is not start)
             if wanted + reserved > allowed:
                 raise UserError(
-                    f"budget.{limit}: {wanted:g} is more than {allowed - reserved:g}, the rest of the {allowed:g} for "
-                    "all runs that this server starts; lower this limit, continue a run, or ask the user"
+                    f"budget.{limit}: {wanted:g} is more than the {allowed - reserved:g} that are left (all runs of "
+                    f"this server share {allowed:g}); lower the value, continue an earlier run, or ask the user"
                 )
             limits[limit] = max(wanted, start.limits.get(limit, 0))
         start.limits |= limits

@@ -63,8 +63,8 @@ class Workspace:
         return config, forms.dump(tree)
 
     def load_to_start(self, path: str, changes: Sequence[str] = (), *, fresh: bool = False) -> tuple[str, Start | None]:
-        """Return the text of a config that may be started, and the reservation of its cost. Raise UserError if a config
-        that costs money has no budget that the user allows."""
+        """Return the text of a config that may be started, and the reservation of its cost. Raise UserError if the
+        config may cost money and has no budget, or if its budget is more than the user allows."""
         config, text = self.load(path, changes)
         return text, self.allowances.take(config, self._file(path), self.settings, fresh=fresh)
 

@@ -13,8 +13,8 @@ _LOCKS = Path("/proc/locks")
 
 
 def holders(locks: Mapping[str, os.stat_result]) -> dict[str, int]:
-    """Return, by lock file, the number of the process that holds it; free lock files are left out. If /proc/locks
-    exists, no lock is tried, because that could disturb the holder."""
+    """Return, by lock file, the number of the process that holds it; free lock files are left out. If possible, read
+    /proc/locks instead of trying the locks, because a try could disturb the holder."""
     if _LOCKS.exists():
         held = _held_files()
         keys = {path: (known.st_dev, known.st_ino) for path, known in locks.items()}

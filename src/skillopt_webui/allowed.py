@@ -91,8 +91,8 @@ def problems(config: Config, settings: PageSettings) -> dict[str, str]:
 
 
 def _unwritten(config: Config, settings: PageSettings) -> dict[str, str]:
-    """The problems by field: the config names code, an endpoint with its API key, or a server that no file in the
-    config folders names."""
+    """Find code, endpoints with their API keys, and servers that the config names, but no file in the config folders.
+    Return the problems by field."""
     flat, found = config.flat(), {}
     code = _code(flat, settings.workspace)
     endpoints = {role: endpoint_of(role, config) for role in _roles(config)}

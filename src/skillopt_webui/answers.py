@@ -162,8 +162,8 @@ def number(text: str) -> int:
 
 @web.middleware
 async def explain(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer a failed request with an error. The answer contains the error's message if SkillOpt raised it (also for a
-    damaged file), but no details of other errors."""
+    """Answer a failed request with an error. The message of an error of SkillOpt, such as a damaged file, is sent;
+    details of other errors are not."""
     try:
         with run_of(request).files.as_written() if "run" in request.match_info else nullcontext():
             return await handler(request)

@@ -218,7 +218,7 @@ READ: dict[str, Callable[[Run], BaseModel]] = {
     "/conflicts": conflicts,
     "/config": lambda run: ConfigText(yaml=run.text(run.files.config_yaml)),
 }
-"""The functions that answer a request from the run alone, by the end of the request's address."""
+"""Functions that answer a request and need only the run. The keys are the ends of the requests' addresses."""
 
 
 @routes.read(RUN + f"{{what:{'|'.join(READ)}}}")

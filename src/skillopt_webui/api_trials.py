@@ -65,8 +65,8 @@ def _trials(number: int, root: Path, path: Path) -> Trials:
     place = f"{number}/{kind}/{benchmark}/{name}"
 
     def run_at(written: str) -> str:
-        """The id of a trial's run; empty if the run is gone. The run is looked up in this output folder, because the
-        folder may have been moved after the path `written` was stored."""
+        """The id of a trial's run; empty if the run is gone. `written` is the run's path when it was stored. Only its
+        last two parts are used, because the output folder may have been moved since then."""
         parts = Path(written).parts[-2:]
         there = len(parts) == 2 and all(map(plain_name, parts)) and root.joinpath(*parts).is_dir()
         return f"{number}/{parts[0]}/{parts[1]}" if there else ""

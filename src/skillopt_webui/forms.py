@@ -93,8 +93,8 @@ _LIMITS = {"ge": "min", "le": "max", "gt": "above", "lt": "below"}
 
 @cache
 def schema() -> list[FormSection]:
-    """The sections of the form. They are made only once, because that parses source files, and Python 3.11 cannot do it
-    in two threads at the same time."""
+    """The sections of the form. They are made from parsed source files, and only once: Python 3.11 cannot parse in two
+    threads at the same time."""
     defaults = Config().model_dump(mode="json")
     return [FormSection(name=name, fields=list(_fields(name, type(keys), defaults[name]))) for name, keys in Config()]
 

@@ -37,7 +37,7 @@ class BlamedSkill(Record):
     entries: dict[int, Entry]
     """The entries of the patch log, by number."""
     files: dict[int, str] = Field(default={})
-    """If the skill is a package: the names of its other files, by the number of the line that shows the name."""
+    """For a package: the names of its other files. The key is the number of the line in `lines` that shows the name."""
     worth: dict[int, AblatedPart] = Field(default={})
     """The ablation's result for each rule of the main file, by the number of the rule's first line; empty if there was
     no ablation."""

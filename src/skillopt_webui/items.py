@@ -259,7 +259,7 @@ def _trajectories(folder: Run) -> list[Trajectory]:
 
 
 def _sides(result: Result) -> dict[str, str]:
-    """The names of a measurement's sides. The key of a side is a text that the ids of its trajectories contain."""
+    """The names of a measurement's sides. The keys are words in the ids of the trajectories of each side."""
     if isinstance(result, Comparison):
         return {"compare-base": "left", "compare-skill": "right"}
     return {"base": "base", "skill": "skill"} if isinstance(result, CheckResult) else {"eval": "score"}

@@ -225,7 +225,7 @@ async def stop_now(run: Path) -> None:
 def _worker(run: Path) -> int:
     pid = holder(run)
     if pid is None:
-        raise UserError("no process is working on this run; resume it to continue")
+        raise UserError("no process is working on this run, so there is nothing to stop")
     return pid
 
 

@@ -22,7 +22,7 @@ _DEEPEST = 4
 """The maximum number of levels of folders that are searched for configs."""
 _LARGEST = 200_000
 _OF_A_RUN = {"journal.sqlite", "runtime_state.json", "patch_log.jsonl", "events.jsonl", "run.lock"}
-"""A folder with one of these files is a run. The run's config may come from a different machine."""
+"""A folder with one of these files is a run. Its config is not trusted: it may come from a different machine."""
 _NOT_OURS = {"node_modules", "__pycache__", "site-packages", "venv"}
 
 
@@ -146,7 +146,7 @@ def _of_a_run(path: Path, root: Path) -> bool:
 
 
 def listed_configs(settings: PageSettings) -> Iterator[Path]:
-    """The files of `config_files`, then the other configs below `settings.searched`. Those may come from other
+    """The files of `config_files`, then the other configs below `settings.searched`, which may come from other
     people."""
     yield from config_files(settings)
     if settings.searched:

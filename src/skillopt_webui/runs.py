@@ -48,7 +48,7 @@ class RunLine(RunRow):
     word: str = ""
     """The status in a word for people, or what the run waits for."""
     since: float | None = None
-    """For a running run: the current time minus the seconds that the run has worked so far, as seconds since 1970."""
+    """For a running run: when it would have begun if it had never been interrupted, in seconds since 1970."""
     group: str = ""
     """A key that runs share if they differ only in their seed."""
 

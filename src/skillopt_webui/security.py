@@ -25,7 +25,8 @@ HEADER = "X-SkillOpt"
 """The header that each request that changes something needs. A page of a different site may send it only if this server
 allows that, and this server never allows it."""
 GUESS_PAUSE = 0.5
-"""Seconds from the first wrong token of an address to the check of its next token. Each wrong token doubles them."""
+"""After a wrong token, the next token of the address is checked after this many seconds. Each wrong token doubles
+the pause."""
 LONGEST_PAUSE = 5.0
 """The maximum number of seconds that a token waits. It is short, so that a user can log in while a program guesses
 tokens."""

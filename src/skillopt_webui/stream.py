@@ -27,10 +27,12 @@ class Working(Record):
 
 
 async def stream(request: web.Request, run: Run) -> web.StreamResponse:
-    """Send messages of four kinds: `event` for each new line of events.jsonl after the offset, `pulse` (the heartbeat)
-    and `figures` when they have changed, and `state` when a process begins or ends its work on the run.
+    """Send messages of four kinds:
 
-    The id of an event is the offset after the event. A browser that reconnects continues at this offset.
+    - `event`: a new line of events.jsonl. The message's id is the offset after this line; a browser that reconnects
+      continues there.
+    - `pulse` (the heartbeat) and `figures`, when they have changed
+    - `state`, when a process begins or ends its work on the run
     """
     offset = _offset(request)
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})

@@ -62,7 +62,7 @@ def figures(run: Run) -> Figures:
 
 
 def began(run: Run, summary: Summary | None, now: Live) -> float:
-    """The current time minus the seconds that the run has worked so far, over all sessions, as seconds since 1970."""
+    """The time at which the run would have begun if it had never been interrupted, in seconds since 1970."""
     return run.files.summary.stat().st_mtime - summary.seconds if summary else now.time - now.spent["minutes"][0] * 60
 
 

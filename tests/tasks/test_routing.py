@@ -117,7 +117,7 @@ def test_a_library_alone_is_measured_and_not_trained(work: Path) -> None:
     options = "env.options={skills: skills}"
     done = here(work, "train", "-c", "config.yaml", "env.name=trigger", options, "train.init_skill=skills/travel")
     assert done.returncode == 2
-    assert "env.options.package: name the package" in done.stderr
+    assert "env.options.package is empty; name the package" in done.stderr
 
 
 def test_lint_names_descriptions_that_overlap(work: Path) -> None:

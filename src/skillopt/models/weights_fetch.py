@@ -66,11 +66,13 @@ def _complete(item: WeightsFile, partial: Path, progress: Progress) -> None:
             failures.append(f"{label}: the file has the wrong SHA-256 and was refused")
         except SourceError as error:
             failures.append(f"{label}: {error}")
-    if _size(partial) >= item.bytes:
-        partial.unlink()  # the file is complete, but wrong: no part of it can be trusted
+    complete = _size(partial) >= item.bytes
+    if complete:
+        partial.unlink()  # the file is wrong: no part of it can be trusted
+    kept = "" if complete else " (the bytes that arrived are kept)"
     raise FatalError(
         f"local:{item.name}: the weights could not be fetched. {'; '.join(failures)}. "
-        f"Try again (the bytes that arrived are kept), or set SKILLOPT_WEIGHTS_DIR to a folder that has {item.file}"
+        f"Try again{kept}, or set SKILLOPT_WEIGHTS_DIR to a folder that has {item.file}"
     )
 
 

@@ -90,7 +90,7 @@ def _git(place: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
         )
     except FileNotFoundError:
         raise UserError(
-            "git is not installed, so commits cannot be looked up; name a file as the base, or `none` for no skill"
+            "git is not installed, so commits cannot be looked up; name an existing file, or `none` for no skill"
         ) from None
     except subprocess.TimeoutExpired:
         raise UserError(f"git {arguments[0]} did not answer within {_TIMEOUT} s") from None

@@ -193,8 +193,10 @@ def _plain(value: Any, name: str) -> Any:  # noqa: PLR0911 - a table of types
 def _image(content: bytes, name: str) -> str:
     """An image as a data: URL."""
     kind = kind_of(content)
-    if not kind or len(content) > LONGEST_LINE:
+    if not kind:
         raise UserError(f"{name}: holds bytes that are not an image; remove the column")
+    if len(content) > LONGEST_LINE:
+        raise UserError(f"{name}: holds an image of more than {LONGEST_LINE >> 20} MB; use smaller images")
     return f"data:{kind};base64,{base64.b64encode(content).decode()}"
 
 

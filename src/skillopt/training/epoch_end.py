@@ -71,8 +71,8 @@ async def end_epoch(
 
 
 def look_ahead(previous: Skill, skill: Skill, ctx: Context) -> None:
-    """Start some rollouts of the slow update early, during the last step of the epoch: those with the skill of the
-    previous epoch. If the epoch has not changed the skill, start nothing."""
+    """During the last step of the epoch, start the slow update's rollouts with the previous epoch's skill. If the epoch
+    has not changed the skill, start nothing."""
     if ctx.config.optimizer.use_slow_update and ctx.epoch >= 2 and previous.hash != skill.hash:
         begin_ahead(previous, _sample(ctx), ctx, tag=_tag("before", ctx), stage="slow_update")
 
@@ -151,9 +151,8 @@ SOLVED = 0.5
 
 
 def holding(verdict: Verdict, won: Collection[str]) -> Verdict:
-    """The gate's verdict on new guidance. But if the guidance lowers the sum of the scores on the items that earlier
-    guidance improved (`won`), return a rejection. If the target is noisy, these scores are fresh samples of both
-    skills."""
+    """The gate's verdict on new guidance, or a rejection if the guidance lowers the total score of the items that
+    earlier guidance improved (`won`). If the target is noisy, fresh samples of both skills are compared."""
     rows = [row for row in verdict.evidence if row.item_id in won and row.before >= SOLVED]
     if not verdict.accepted or sum(row.change for row in rows) >= -EPSILON:
         return verdict

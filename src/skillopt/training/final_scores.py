@@ -244,8 +244,8 @@ async def do_nothing(env: Env, split: str, metric: str) -> ScoreWithInterval | N
 
 
 async def _values(env: Env, split: str, metric: str, output: Callable[[Item], str]) -> list[float]:
-    """The scores of the outputs that `output` returns for the items, without items that cannot be scored; empty if
-    scores are noisy."""
+    """Score the output that `output` returns for each item. Items that cannot be scored are left out. If scores are
+    noisy, return an empty list."""
     if is_noisy(env):
         return []
     found = []

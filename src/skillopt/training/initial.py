@@ -36,9 +36,9 @@ def initial_of(config: Config) -> Skill:
     if config.env.name != "trigger":
         return skill
     if file is None:
-        raise UserError("train.init_skill: a description is trained in its package; name the package's SKILL.md")
+        raise UserError("train.init_skill: not a package; name the SKILL.md whose description is trained")
     if not config.env.options.get("package"):
-        raise UserError("env.options.package: name the package whose description is trained, or use --description")
+        raise UserError("env.options.package is empty; name the package to train, or use --description")
     return Skill(open_package(file).description)
 
 

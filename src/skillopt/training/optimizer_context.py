@@ -300,7 +300,8 @@ MOST_PROBED_PASSES = 2
 
 async def probe_rejected(work: StepWork, ctx: Context) -> list[Trajectory]:
     """Let the rejected candidate do a few tasks of the batch: failed tasks, and the solved tasks that are most similar
-    to the validation tasks that the candidate broke. Later requests may show these results, but no validation task.
+    to the validation tasks that the candidate broke. Later requests may show these results, but
+    they never show a validation task.
 
     If the minimal remedy beat the complete remedy, the complete remedy does the tasks. Return an empty list if nothing
     was rejected, or if no analyst calls the optimizer.

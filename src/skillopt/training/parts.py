@@ -84,7 +84,7 @@ def roles_of(config: Config, parts: Parts | None = None, env: Env | None = None)
 
 
 def measuring_roles(config: Config, env: Env) -> tuple[Role, ...]:
-    """The roles whose models a measurement without training calls."""
+    """The roles whose models are called in a measurement without training."""
     judge: Role = "judge" if config.models.judge_model else "optimizer"
     return ("target", judge) if is_judged(env) else ("target",)
 

@@ -34,8 +34,8 @@ PAUSES = (1.0, 5.0)
 Besides, every call has its own retries."""
 
 LEARNING = {"rollout", "wording", "second_look"}
-"""Stages that hide a part of the skill: if the skill has a worked example of the same task, the target does not see
-this example, because copying it would teach nothing."""
+"""Stages that hide a part of the skill: the target does not see a worked example of the task that it does, because
+copying the example would teach nothing."""
 
 Work = Callable[[], Awaitable[Trajectory | RolloutError]]
 

@@ -287,8 +287,8 @@ class TrainingLoop:
         return why_over(self.state, self.config)
 
     def _epoch_begun(self, steps: list[Step]) -> bool:
-        """True if a step of this epoch is done, but not yet the work at the end of the epoch (slow update, notes). This
-        work is also done if the run ends early in the epoch."""
+        """True if a step of this epoch is done, but not yet the work at the end of the epoch (slow update, notes). If
+        the run ends within the epoch, this work is done, too."""
         begun = self.state.epoch < steps[0].epoch and self.state.step >= steps[0].number
         return begun and self.state.status != "finished"
 

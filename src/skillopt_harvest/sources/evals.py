@@ -20,7 +20,7 @@ from skillopt_harvest.redact import Redactor
 from skillopt_harvest.sources.reading import LARGEST_FILE, session_id
 
 Eval = tuple[str, MinedCheck | None]
-"""A request and its check. The check is None if SkillOpt cannot express it."""
+"""A request and its check. The check is None if SkillOpt has no such check."""
 
 
 def read_evals(path: Path, source: str, redactor: Redactor, skipped: Counter[str]) -> list[MinedTask]:

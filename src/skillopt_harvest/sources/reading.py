@@ -29,7 +29,7 @@ MOST_TOOLS = 40
 MOST_TURNS = 400
 """The maximum number of turns of one part of a session. A longer session is split into parts."""
 OVERLAP = 4
-"""The number of turns at the end of a part that the next part repeats, because a correction needs its request."""
+"""The next part repeats this many turns from the end of a part, because a correction needs its request."""
 _INJECTED = re.compile(
     r"<(?:environment_context|user_instructions|system-reminder|permissions|skill|turn_aborted|task-notification"
     r"|teammate-message|bash-)|# AGENTS\.md"

@@ -82,8 +82,8 @@ class ExemplarAnalyst:
 
 
 def closed_answers(trajectories: Sequence[Trajectory], skill: Skill) -> list[str]:
-    """The possible answers, if they repeat often, and the answers that the skill names already. Empty if the answers
-    are not a closed set."""
+    """The possible answers: those of the trajectories and those that the skill names already. Empty if the answers are
+    not a closed set: they seldom repeat, and the skill names none of them."""
     counts = Counter(trajectory.answers[0] for trajectory in trajectories)
     stated = _CHOICES.search(skill.text)
     named = [name.strip() for name in stated[1].split(",")] if stated else []
@@ -175,8 +175,7 @@ def cue_edits(seen: list[Trajectory], choices: list[str], skill: Skill) -> list[
 def example_edits(
     failures: list[Trajectory], rules: dict[str, str], skill: Skill, tried: set[str], most_tokens: int
 ) -> list[Edit]:
-    """Edits with worked examples. For each answer that failed tasks should have given, an edit has the most useful
-    task."""
+    """Edits with worked examples. For each right answer among the failures, an edit shows the most useful task."""
     left = [t for t in failures if count_tokens(t.input) <= LONGEST_EXAMPLE and _one_line(t.input) not in skill.text]
     need = Counter(trajectory.answers[0] for trajectory in failures)
     covered: set[tuple[str, str]] = set()

@@ -140,8 +140,8 @@ async def _levels(lists: list[list[Pooled]], skill: Skill, knowledge: OptimizerC
 
 
 def _still_open(conflicts: Sequence[Conflict], merged: Sequence[Pooled]) -> list[Conflict]:
-    """The conflicts that remain after the merge, each once. In a conflict, a merged edit takes the place of the edit
-    that it contains."""
+    """The conflicts that remain after the merge, each once. A merged edit takes the place of every edit that it
+    contains."""
     homes = {name: p.edit for p in merged for name in p.merged}
     still_open: dict[frozenset[str], Conflict] = {}
     for conflict in conflicts:

@@ -35,8 +35,8 @@ def carried(credited: Credited, current: Mapping[str, float]) -> tuple[Edit, ...
 
 
 def broke_nothing(verdict: Verdict, current: Mapping[str, float]) -> bool:
-    """True if the candidate was rejected only because it gained nothing: it broke no item, and did enough items that
-    the current skill solves."""
+    """True if the candidate was rejected only because it gained nothing: it broke no item, and it was tried on
+    enough items that the current skill solves."""
     if verdict.decision not in {"reject", "indecisive"} or verdict.reason or broken_rows(verdict):
         return False
     tried = sum(current.get(row.item_id, 0.0) >= strict.SOLVED for row in verdict.evidence)

@@ -17,7 +17,7 @@ def unit(edit: Edit) -> str:
 
 
 def units(edits: Iterable[Edit]) -> list[list[Edit]]:
-    """The edits in groups that are treated as one, in the order of their first edits."""
+    """The groups of edits, in the order of their first edits. An edit without a group is a group by itself."""
     members: dict[str, list[Edit]] = {}
     for edit in edits:
         members.setdefault(unit(edit), []).append(edit)

@@ -81,8 +81,8 @@ that reads outputs as data."""
 
 
 def without_judge_talk(edits: Iterable[Edit], skill: Skill) -> tuple[list[Edit], list[Skip]]:
-    """The edits that may stay, and the refused edits: those that speak to the judge. A skill must not ask a judge for
-    points."""
+    """The edits that may stay, and a `Skip` for each refused edit. Edits that speak to the judge are refused, because a
+    skill must not ask a judge for points."""
     kept, refused = [], []
     for edit in edits:
         if said := judge_talk(f"{edit.section}\n{edit.text}", skill):
@@ -99,8 +99,8 @@ def judge_talk(text: str, skill: Skill) -> str:
 
 
 def _as_read(text: str) -> str:
-    """A text as a model reads it: without emphasis, invisible characters and unusual forms of letters. Of the line
-    breaks, only those at the end of a paragraph or list item count."""
+    """A text as a model reads it: without emphasis, invisible characters and unusual forms of letters. A line break
+    after a paragraph or list item becomes a full stop; any other line break becomes a space."""
     plain = "".join(c for c in unicodedata.normalize("NFKC", text) if unicodedata.category(c) != "Cf")
     whole = re.sub(r"\n\s*(?=[-*+#>|\n]|\d+[.)])", ". ", plain)
     return " ".join(re.sub(r"[*_`~]", "", whole).split())

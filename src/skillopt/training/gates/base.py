@@ -67,8 +67,8 @@ def mean(values: Collection[float]) -> float:
 
 
 def remeasured(current: Mapping[str, float], known_scores: Mapping[str, float]) -> float | None:
-    """The current skill's mean score, if a gate that did not accept the candidate has measured this skill again: the
-    new scores (`known_scores`) replace the old ones. None if the gate has no new scores."""
+    """The current skill's mean score after a gate that did not accept the candidate. The gate's new
+    scores (`known_scores`) replace the old ones. None if the gate has no new scores."""
     return mean({**current, **known_scores}.values()) if known_scores else None
 
 

@@ -160,7 +160,7 @@ def helped_rows(verdict: Verdict) -> list[ItemEvidence]:
 
 
 def _clear(verdict: Verdict) -> float:
-    """The minimum change of an item's score with which the item is regarded as broken or helped."""
+    """An item is regarded as broken or helped if its score changes by at least this much."""
     return 0.5 if verdict.metric == "hard" else 0.2
 
 

@@ -61,8 +61,7 @@ class PairedTest:
     refused: set[str] = field(default_factory=set)
     repeats: int = 0
     p: float = 1.0
-    """The p-value of the fresh samples: the probability that a candidate that is not better gets samples as good as
-    these."""
+    """The p-value of the fresh samples: the probability of samples as good as these if the candidate is not better."""
 
     def run(self) -> Samples[Outcome]:
         """Ask for samples until there is a decision."""
@@ -135,8 +134,8 @@ class PairedTest:
         self.p = permutation_p(list(self.samples.values()))
 
     def _settled(self, item: str) -> bool:
-        """True if all samples of the item are equal after enough rounds. The test stays valid, because it does not
-        matter here which skill a sample is from."""
+        """True if all samples of the item are equal after enough rounds. This rule ignores which skill a
+        sample is from, so the test stays valid."""
         before, after = self.samples[item]
         return len(before) >= _SETTLED and len({*before, *after}) == 1
 

@@ -4,7 +4,7 @@ The candidate does the items in a fixed order. The items that the current skill 
 likely to cause a rejection. The gate stops as soon as the candidate can no longer win. The decision is the same as
 after all items, with fewer calls.
 
-Only the first items of the order that suffice for the decision are recorded. So the record does not depend on which
+The record contains the first items of the order, only as many as the decision needs. So it does not depend on which
 calls end first.
 """
 
@@ -58,9 +58,9 @@ def settling_order(
     items: Mapping[str, Item], current: Mapping[str, float], edits: Sequence[Edit], changed: Mapping[str, int]
 ) -> list[str]:
     """The items in the order in which they are done: first those that are most likely to cause a rejection. Items that
-    the current skill fails come before items that it solves. Among equals, items that `changed` most often under
-    earlier candidates come first. If they are still equal, failed items that share few words with the edits come first,
-    and solved items that share many."""
+    the current skill fails come before items that it solves. Among equals, items whose score changed most often
+    under earlier candidates (`changed`) come first. If they are still equal, failed items that share few words with the
+    edits come first, and solved items that share many."""
     touched = shared_words(items)(edits)
 
     return sorted(
@@ -137,8 +137,8 @@ class EarlyStop:
         return self.beaten(shown) and self.told_apart(shown)
 
     def told_apart(self, shown: Sequence[str]) -> bool:
-        """True if it is known whether the candidate does harm: it broke an item, or did enough items that the current
-        skill solves."""
+        """True if it is known whether the candidate does harm: it broke an item, or it was tried on enough items
+        that the current skill solves."""
         seen = [i for i in shown if i in self.scores and self.current[i] >= SOLVED]
         harm = any(self.scores[i] < self.current[i] - HARM for i in shown if i in self.scores)
         return self.rule == "keep" or harm or self.beaten(()) or len(seen) >= self._proof()
@@ -170,9 +170,9 @@ class EarlyStop:
         return any(self.decided(self.order[:end]) for end in range(first + 1))
 
     def useful(self, running: Collection[str], workers: int) -> bool:
-        """True if one more item should start now, for one of two reasons. Judged by the losses so far, the calls in
-        flight will probably not suffice for a decision. Or idle workers can do the items of the last round of calls
-        now, which saves this round."""
+        """True if one more item should start now. There are two possible reasons: judged by the losses so far, the
+        calls in flight will probably not suffice for a decision; or there are enough idle workers for all items of the
+        last round of calls, so that this round is saved."""
         slack = self.slack(self.order)
         if len(running) >= workers:  # starting a call that must wait for a worker saves no time
             return False
@@ -186,8 +186,8 @@ class EarlyStop:
         return 0 < (left % workers or workers) <= workers - len(running)
 
     def _likely_loss(self, *, solved: bool) -> float:
-        """The expected loss on an item that the current skill solves (if `solved` is false: that it fails), from the
-        results so far."""
+        """The expected loss on an item, from the results so far; `solved` says whether the current skill solves the
+        item."""
         seen = [1 - value for i, value in self.scores.items() if (self.current[i] >= SOLVED) == solved]
         return (math.fsum(seen) + (0.1 if solved else 1)) / (len(seen) + 1)
 

@@ -124,8 +124,8 @@ def _line(trajectory: Trajectory, texts: dict[str, str], share: int, how: Shown)
 
 
 def _length(trajectory: Trajectory, limit: int) -> str:
-    """The length of an output, if the output was cut off or nearly cut off, or if the limit is low; else empty. An
-    output that is longer than the limit is not nearly cut off: its endpoint ignores the limit."""
+    """The length of an output, if the output was cut off or nearly cut off, or if the limit is low; else empty. If an
+    output is longer than the limit, the endpoint ignores the limit, so the output was not nearly cut off."""
     tokens, cut = output_tokens(trajectory), was_cut_off(trajectory)
     close = NEAR * limit <= tokens <= limit
     if not cut and not close and not (tokens and 0 < limit <= LOW_LIMIT):
@@ -134,8 +134,8 @@ def _length(trajectory: Trajectory, limit: int) -> str:
 
 
 def fair_shares(sizes: Sequence[int], total: int) -> list[int]:
-    """Divide a total into shares. No share is larger than its size; what small sizes do not need goes to large
-    sizes."""
+    """Divide a total among parts of these sizes. No part gets more than its size; what small parts do not need goes to
+    large parts."""
     shares = [0] * len(sizes)
     left = total
     for rank, (size, number) in enumerate(sorted((size, number) for number, size in enumerate(sizes))):

@@ -42,7 +42,7 @@ MOST_STEPS = 8
 LONGEST_SEEN = 150
 """The maximum number of tokens of a task or an output in the record of a rejected step."""
 URGENCY = ("regressed", "persistent_fail", "improved", "stable_success")
-"""The classes of tasks that two epochs' skills have done, by the two results; the most urgent class comes first."""
+"""The classes of compared tasks, by the results of the two epochs' skills; the most urgent class comes first."""
 LONGEST_TASK = 60
 """The maximum number of tokens of a compared task in the request for notes."""
 LONGEST_TRIED = 150
@@ -50,10 +50,10 @@ LONGEST_TRIED = 150
 shorter."""
 LONGEST_REJECTED = 700
 MOST_WHOLE = 2
-"""The edits of this many rejected steps, the newest ones, are shown with up to LONGEST_REJECTED tokens each."""
+"""The number of rejected steps, from the newest on, whose edits are shown with up to LONGEST_REJECTED tokens each."""
 UNDONE = "undone with the step"
 PENDING = "pending"
-"""What became of an edit that broke nothing although its candidate was rejected."""
+"""The outcome of an edit that stays pending: its candidate was rejected, but broke nothing."""
 IN_PENDING = "in <pending>"
 NO_LONGER_PENDING = "was pending; a later step has used or dropped it"
 NOTHING_TRIED = "no edit was proposed"
@@ -163,8 +163,8 @@ def meta_skill_request(
     epoch: Sequence[Tried],
     pairs: Sequence[Pair] = (),
 ) -> list[Message]:
-    """The request for notes: how the epoch changed the skill and the results of the compared tasks, the epoch's edits
-    with their results, and the old notes."""
+    """The request for notes. It contains the epoch's changes to the skill, the results of the compared tasks, the
+    epoch's edits with their results, and the old notes."""
     steps = "\n".join(_history(epoch, pending=knowledge.pending))
     return _request(
         prompt,

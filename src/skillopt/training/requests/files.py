@@ -72,8 +72,8 @@ def _row(skill: Skill, path: str, may_edit: bool, opened: Counter[str] | None) -
 
 
 def _opened(trajectories: Sequence[Trajectory]) -> Counter[str] | None:
-    """The number of tasks that opened each file; the empty name has the number of all tasks. None if no task opened a
-    file: then the target may be one that does not report this."""
+    """The number of tasks that opened each file; under the empty name, the number of all tasks. None if no task
+    opened a file: the target may not report opened files."""
     tasks = Counter(path for trajectory in trajectories for path in set(trajectory.opened))
     return tasks + Counter({"": len(trajectories)}) if tasks else None
 

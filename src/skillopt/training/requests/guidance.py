@@ -81,7 +81,7 @@ def _problem(edit: Edit, guidance: str) -> str:
 
 
 def _in_words(skip: Skip) -> Skip:
-    """The skip with a reason that speaks of the guidance, not of the skill, for messages to the optimizer."""
+    """The skip, with its reason reworded for the optimizer: it speaks of the guidance, not of the skill."""
     if skip.kind != "skill_too_long":
         return skip
     most = LIMITS.max_skill_tokens

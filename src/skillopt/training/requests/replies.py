@@ -1,7 +1,7 @@
 """Defines the form of each stage's reply as a JSON schema with the stage's name, and reads replies.
 
 The usable parts of a reply are used. All other parts are dropped and counted; nothing is guessed. In a schema, each
-reason comes before the text for which it is the reason.
+reason comes before the text that it explains.
 """
 
 from __future__ import annotations

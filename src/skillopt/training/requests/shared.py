@@ -51,8 +51,8 @@ def shared_text(tasks: Sequence[str]) -> SharedText:
 
 
 def _beginning(texts: Sequence[str]) -> str:
-    """The beginning that all texts share, up to the end of a line, or if that is short, up to the end of a word. Empty
-    if this is short, too."""
+    """The beginning that all texts share, in whole lines. If these lines are too short, it ends after a whole word.
+    Empty if it is still too short."""
     first, last = min(texts), max(texts)
     same = (at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b)
     common = first[: next(same, min(len(first), len(last)))]
