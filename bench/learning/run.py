@@ -29,6 +29,7 @@ from skillopt.training.initial import initial_of
 from skillopt.training.optimizer_context import probe_rejected
 from skillopt.training.rollout import measure
 from skillopt.training.step_files import StepWork
+from skillopt.version import METHOD
 from skillopt.view.console import open_console, watching
 
 from .cells import VARIANTS, Cell
@@ -125,10 +126,13 @@ async def ours(job: Job) -> CellResult:
 def _as_recorded(recording: Recording | None) -> Iterator[None]:
     """For an old recording, switch off the newer mechanisms, which would ask the target for replies that it lacks."""
     with ExitStack() as stack:
-        method = int(recording.head["method"]) if recording else 7
+        method = int(recording.head["method"]) if recording else int(METHOD)
         if method < 5:
             for name in ("no-leave-out", "no-carry", "no-changed-first"):
                 stack.enter_context(MECHANISMS[name].applied(Config()))
+        if method < 8:
+            stack.enter_context(mock.patch("skillopt.training.gates.minimal.MORE_TASKS", 0))
+            stack.enter_context(mock.patch("skillopt.training.optimizer_context.MOST_PROBED_PASSES", 0))
         if method < 7:
             stack.enter_context(mock.patch("skillopt.training.trainer.probe_rejected", _probe_before_the_last_step))
         yield

@@ -36,7 +36,7 @@ def from_dspy(
     dspy.GEPA do).
     """
     if not callable(metric):
-        raise UserError(f"from_dspy: {metric!r} is not a metric; give a function of (example, prediction)")
+        raise UserError(f"from_dspy: {metric!r} is not a metric; give a function with arguments (example, prediction)")
     try:
         parameters = list(inspect.signature(metric).parameters.values())
     except (TypeError, ValueError):
@@ -112,7 +112,10 @@ class GepaEnv(Env):
         candidate = {self._component: skill.text, **self._others}
         batch = self._adapter.evaluate([item["data"]], candidate, capture_traces=True)
         if len(batch.outputs) != 1 or len(batch.scores) != 1:
-            raise ValueError(f"gave {len(batch.outputs)} outputs and {len(batch.scores)} scores for a batch of one")
+            raise ValueError(
+                f"returned {len(batch.outputs)} outputs and {len(batch.scores)} scores for one task; it must return "
+                "one of each"
+            )
         output, points = _text(batch.outputs[0]), float(batch.scores[0])
         if math.isnan(points):
             raise ValueError("gave nan as the score")

@@ -132,11 +132,14 @@ def _models(keys: Keys, models: KeysLike | None) -> dict[str, ChatModel]:
     if models is None:
         return {}
     if not isinstance(models, Mapping):
-        raise UserError('models: give a dict: ChatModels by role ({"target": …}), or keys ({"target_model": "…"})')
+        raise UserError(
+            'models: give a dict, either from roles to ChatModels ({"target": …}) or from keys to values '
+            '({"target_model": "…"})'
+        )
     opened = {role: model for role, model in models.items() if role in ROLES and not isinstance(model, str | Mapping)}
     for role, model in opened.items():
         if not hasattr(model, "chat"):
-            raise UserError(f"models: {role}: {type(model).__name__} is not a ChatModel: it has no method chat")
+            raise UserError(f"models: {role}: {type(model).__name__} is not a ChatModel: it has no method 'chat'")
     if "judge" in opened and not models.get("judge_model"):
         models = {**models, "judge_model": opened["judge"].name}
     named = flat_keys({key: value for key, value in models.items() if key not in opened})
@@ -193,7 +196,7 @@ def read_skill_input(skill: SkillLike, names: Sequence[str] = ()) -> Skill | str
     if isinstance(skill, Skill):
         return skill
     if not isinstance(skill, str | Path):
-        raise UserError(f"skill: {type(skill).__name__} is neither a Skill nor its text or path")
+        raise UserError(f"skill: {type(skill).__name__} is not a skill; give a Skill, the skill's text or its path")
     name = str(skill)
     there = is_there(shipped(name))
     if isinstance(skill, str) and ("\n" in name or not (there or _PATH.fullmatch(name))):
@@ -203,7 +206,7 @@ def read_skill_input(skill: SkillLike, names: Sequence[str] = ()) -> Skill | str
     also = f", a name ({', '.join(names)})" if names else ""
     raise UserError(
         f"skill: '{name}' does not exist; give the path of a Markdown file or of a package's folder{also}, or the "
-        "skill's text (as skillopt.Skill(text) if the text looks like a path)"
+        "skill's text. If the text looks like a path, give skillopt.Skill(text)"
     )
 
 
@@ -244,8 +247,8 @@ def _place(tree: Keys, name: str, value: Any) -> None:
 
         full = with_provider(str(value)) or value
         raise UserError(
-            f"model: a run has two models: target_model={full!r} does the tasks, and optimizer_model={full!r} improves "
-            "the skill; use one of these names"
+            f"model: a run has two models; use target_model={full!r} for the model that does the tasks, or "
+            f"optimizer_model={full!r} for the model that improves the skill"
         )
     homes = [section for section in Config.model_fields if section != "notes" and name in _keys(section)]
     if len(homes) != 1:

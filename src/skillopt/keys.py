@@ -106,7 +106,7 @@ def refuse_keys(tree: Mapping[str, Any], where: str) -> None:
         if named_as_key or _KEY.search(value) or any(secret in value for secret in known):
             raise UserError(
                 f"{where}: {dotted}: looks like a key; put the key into the environment or .env (see .env.example), "
-                "and its variable's name into models.target_key_name (optimizer_key_name, judge_key_name)"
+                "and set models.target_key_name (or optimizer_key_name, judge_key_name) to the name of the variable"
             )
 
 

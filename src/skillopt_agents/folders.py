@@ -153,8 +153,8 @@ def read_folders(config: EnvConfig) -> tuple[dict[str, list[Item]], dict[str, Ta
         splits = split_folder(Path(config.data), items, ratios=parse_ratios(config.split), seed=config.split_seed)
     else:
         raise UserError(
-            "env.split_dir: name a folder with train/, val/ and test/, each with task folders; or set env.data to one "
-            f"folder with tasks, which SkillOpt splits; {_FORM}"
+            "env.split_dir: set it to a folder whose train/, val/ and test/ contain task folders; or set env.data to "
+            f"one folder of tasks, and SkillOpt splits the tasks; {_FORM}"
         )
     return splits, tasks
 

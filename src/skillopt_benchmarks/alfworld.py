@@ -23,8 +23,8 @@ def prepare(out: Path) -> dict[str, int]:
     root = Path(data) / "json_2.1.1"
     if not data or not root.is_dir():
         raise UserError(
-            "alfworld: set ALFWORLD_DATA to the folder with json_2.1.1/ (download it with `alfworld-download` of the "
-            "package alfworld). Or make games in its format: `skillopt data generate alfworld --out FOLDER`"
+            "alfworld: set ALFWORLD_DATA to the folder with json_2.1.1/ (`alfworld-download` of the package alfworld "
+            "downloads json_2.1.1/). Or make games in the same format: `skillopt data generate alfworld --out FOLDER`"
         )
     splits = {}
     for split, (folder, count) in OFFICIAL.items():

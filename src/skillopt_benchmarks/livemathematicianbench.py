@@ -35,7 +35,8 @@ class ChoiceEnv(QAEnv):
         super().__init__(config, {split: [shuffle(item) for item in items] for split, items in published.items()})
 
     def score(self, item: Item, output: str) -> Score:
-        """Score an answer that names a choice by its letter or whole text. `-1` and `1` are different choices."""
+        """Score an answer that names a choice by its letter or whole text. Signs count: the texts `-1` and `1` are
+        different choices."""
         texts: dict[str, str] = item.get("choices")
         answer = _plain(extract_answer(output))
         named = [letter for letter, text in texts.items() if _plain(text) == answer]
@@ -45,8 +46,8 @@ class ChoiceEnv(QAEnv):
 
 
 def _plain(text: str) -> str:
-    """Return a choice's text without differences of case and space. Signs and brackets are kept, because they change
-    the meaning."""
+    """Return a choice's text in lower case, with single spaces and without full stops at the end. Signs and brackets
+    are kept, because they change the meaning."""
     return " ".join(text.casefold().split()).rstrip(".")
 
 

@@ -52,8 +52,9 @@ def select_items(
         shown = ", ".join(lacking[:_SHOWN]) + (" …" if len(lacking) > _SHOWN else "")
         total = sum(map(len, ids_by_split.values()))
         raise UserError(
-            f"--manifest: {path}: {len(lacking)} of {total} ids are not among the {len(by_id)} published items: "
-            f"{shown}. Put all published files into one folder, and name it with --from. These files are: {how}"
+            f"--manifest: {path}: {len(lacking)} of {total} ids are not among the {len(by_id)} items that were "
+            f"read: {shown}. Put all files of the data set into one folder, and give this folder with --from. The "
+            f"files are: {how}"
         )
     return {split: [by_id[name] for name in ids] for split, ids in ids_by_split.items()}
 
@@ -98,7 +99,7 @@ def _id(row: JsonValue, path: Path, split: str) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise UserError(
             f"--manifest: {path}: {split}: {json.dumps(row)[:80]} is not an id; write a text, a number, or an object "
-            f"with one of: {', '.join(ID_FIELDS)}"
+            f"with one of the fields {', '.join(ID_FIELDS)}"
         )
     return str(value)
 

@@ -166,7 +166,7 @@ def _of_kind(name: str, source: DataSource, kind: str) -> DataSource:
         return source
     if kind not in source.kinds:
         problem = f"{name} has no kind '{kind}'" if kind else f"is needed for {name}"
-        raise UserError(f"--kind: {problem}; name one of: {', '.join(source.kinds)}")
+        raise UserError(f"--kind: {problem}; choose one of: {', '.join(source.kinds)}")
     files, url, how = (text.format(kind=kind) for text in (source.files, source.url, source.how))
     return replace(source, files=files, url=url, how=how)
 
@@ -180,7 +180,8 @@ def _items(name: str, source: DataSource, file: Path) -> Iterator[Item]:
             yield item
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise UserError(
-            f"{file}: is not a file of {name}: item {count + 1} cannot be read: {error!r}; replace it by {source.how}"
+            f"{file}: is not a file of {name}: item {count + 1} cannot be read: {error!r}; replace the file by "
+            f"{source.how}"
         ) from None
 
 
@@ -236,8 +237,8 @@ def _fetch(source: DataSource, folder: Path, progress: Progress, name: str) -> N
     if source.sha256 not in ("", digest.hexdigest()):
         unfinished.unlink()
         raise SkillOptError(
-            f"{url}: has the SHA-256 {digest.hexdigest()}, expected {source.sha256}; it is not the published file "
-            f"and was removed. {_by_hand(name, source, folder)}"
+            f"{url}: the downloaded file has the SHA-256 {digest.hexdigest()}, expected {source.sha256}; the file was "
+            f"removed. {_by_hand(name, source, folder)}"
         )
     unfinished.replace(target)
     if target.name.endswith((".tar.gz", ".tgz")):

@@ -98,7 +98,9 @@ def read_proposal(folder: Path) -> Proposal:
     try:
         proposal = Proposal.model_validate(read_json(folder / "proposal.json"))
     except ValueError as error:
-        raise UserError(f"{folder}/proposal.json: cannot be read ({str(error)[:200]}); propose again") from None
+        raise UserError(
+            f"{folder}/proposal.json: cannot be read ({str(error)[:200]}); run `skillopt propose` again"
+        ) from None
     for file in proposal.files:
         if problem := path_problem(file.path):
             raise UserError(f"{folder}/proposal.json: '{file.path}': {problem}")
@@ -110,11 +112,13 @@ def adopt(folder: Path) -> list[Path]:
     proposal = read_proposal(folder)
     for file in proposal.files:
         if file.after and checksum(folder / "new" / file.path) != file.after:
-            raise UserError(f"{folder / 'new' / file.path}: has changed since it was proposed; propose again")
+            raise UserError(
+                f"{folder / 'new' / file.path}: has changed since it was proposed; run `skillopt propose` again"
+            )
     target = Path(proposal.target).expanduser()
     target.mkdir(parents=True, exist_ok=True)
     with _locked(target):
-        _refuse_changes(proposal, target, folder / "old", "propose again")
+        _refuse_changes(proposal, target, folder / "old", "run `skillopt propose` again")
         return _replace(proposal, target, folder / "new", backup=folder / "old")
 
 

@@ -206,7 +206,7 @@ def selections(folder: HarvestFolder, named: SourceSelection, since: str) -> lis
     if named.source:
         return [named.model_copy(update={"since": moment(since, last.get(named, 0.0))})]
     if since != "last" or not last:
-        raise UserError(f"--source: is missing; name one of {', '.join(SOURCES)}")
+        raise UserError(f"--source: is missing; choose one of {', '.join(SOURCES)}")
     return [of.model_copy(update={"since": began}) for of, began in last.items()]
 
 
@@ -233,7 +233,7 @@ def mining_config(model: str, overrides: Sequence[str], *, local: bool) -> Confi
         return None
     if local and not provider_of(model).is_local:
         raise UserError(
-            f"--local: '{model}' is not on this machine; name a `local:` model, or leave --optimizer_model out"
+            f"--local: '{model}' is not on this machine; choose a `local:` model, or leave --optimizer_model out"
         )
     tree: dict[str, object] = {"models": {"optimizer_model": model}}
     for text in overrides:

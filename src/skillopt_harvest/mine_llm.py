@@ -1,7 +1,7 @@
 """The miner with a model: the model finds corrections in batches of sessions, then groups rules that mean the same.
 
 Every call goes through models/call.py, which uses the journal, limits the rate, counts the budget and tries again. In a
-request, transcripts are JSON strings, so their text cannot end the block around it.
+request, no text of a transcript can end the block around it.
 """
 
 from __future__ import annotations

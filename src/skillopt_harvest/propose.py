@@ -86,8 +86,8 @@ def _began_with(run: Run) -> Path:
     path = Path(str(run.settings.get("train.init_skill") or ""))
     if not path.name or not path.exists() or path.name == "seed_skill.md":
         raise UserError(
-            f"{run.root}: the run did not begin with an installed skill; name the folder or file of the skill to "
-            "change: --to PATH"
+            f"{run.root}: the run did not begin with an installed skill; use --to PATH to give the folder or file of "
+            "the skill to change"
         )
     return path
 
@@ -102,7 +102,7 @@ def _proposed(run: RunDirectory, installed: Path) -> tuple[Path, dict[str, str]]
         if more:
             others = ", ".join(more[:3])
             raise UserError(
-                f"--to {installed}: is one file, but the run's skill has more files ({others}); name a skill's folder"
+                f"--to {installed}: is one file, but the run's skill has more files ({others}); give a skill's folder"
             )
     if is_instructions(installed):
         return installed.parent, {installed.name: with_section(_text(installed), best.text)}

@@ -128,4 +128,4 @@ def _check_lowered(budget: BudgetConfig, written: BudgetConfig) -> None:
     for limit in _MOST:
         value, theirs = getattr(budget, limit), getattr(written, limit)
         if theirs is not None and (value is None or value > theirs):
-            raise UserError(f"budget.{limit}: the config file allows {theirs:g}; a change may only lower it")
+            raise UserError(f"budget.{limit}: the config file allows {theirs:g}; a change may only lower this limit")

@@ -124,7 +124,7 @@ def _decision(wish: HarvestDecision) -> TaskDecision:
         return TaskDecision(task=wish.task, action="merge", into=wish.into)
     if wish.action in {"keep", "drop"}:
         return TaskDecision(task=wish.task, action="keep" if wish.action == "keep" else "drop")
-    raise UserError(f"action: '{wish.action}' must be keep, drop, merge or edit")
+    raise UserError(f"action: '{wish.action}' must be 'keep', 'drop', 'merge' or 'edit'")
 
 
 def _is_harvest(settings: PageSettings, folder: Path) -> bool:

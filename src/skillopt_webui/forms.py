@@ -205,7 +205,8 @@ def _tree(text: str) -> Settings:
     try:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=Loader)):
             raise UserError(
-                "aliases (*name) are not allowed here, because they can make a short text endless; repeat the value"
+                "aliases (*name) are not allowed here, because they can make a short text extremely long; repeat the "
+                "value"
             )
         tree = parse_yaml(text) or {}
     except (yaml.YAMLError, RecursionError, ValueError) as error:

@@ -158,7 +158,8 @@ def paired(a: Run, b: Run) -> PairedRuns:
         [((y,), (x,)) for x, y in zip(before, after, strict=True)],
     )
     note = (
-        "Both skills were selected by these validation items; a comparison on the test split would say more."
+        "Both skills were selected for their scores on these validation items; a comparison on the test split "
+        "would say more."
         if split == "val"
         else ""
     )

@@ -75,7 +75,7 @@ class Questions:
             answer = Answer.model_validate_json(out.strip().rpartition(b"\n")[2])  # the code of a data set may print
         except ValidationError:
             last = complaint.decode("utf-8", "replace").strip().rpartition("\n")[2]
-            raise UserError(f"the question failed: {redact(last) or 'no answer'}") from None
+            raise UserError(f"the config could not be examined: {redact(last) or 'no answer'}") from None
         if "error" in answer.root:
             raise UserError(str(answer.root["error"]))
         return answer

@@ -119,7 +119,7 @@ def says(scores: Any, folder: Path, **more: Any) -> float:
     ("scores", "more", "message"),
     [
         ([float("nan")], {}, "Says.evaluate: ValueError: gave nan as the score"),
-        ([], {}, "gave 1 outputs and 0 scores for a batch of one"),
+        ([], {}, "returned 1 outputs and 0 scores for one task"),
         ([None], {}, "Says.evaluate: TypeError"),
         (None, {"outputs": None}, "Says.evaluate: TypeError"),
     ],

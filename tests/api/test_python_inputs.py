@@ -69,7 +69,7 @@ def test_an_agent_function_does_the_tasks(tmp_path: Path, where: str) -> None:
         ({"models": "sim:world"}, "models: give a dict"),
         ({"scorer": 3}, "scorer: 3 is neither a function nor the name of one"),
         ({"agent": 3}, "agent: 3 is neither"),
-        ({"model": "gpt-4o-mini"}, "target_model='openai:gpt-4o-mini' does the tasks"),
+        ({"model": "gpt-4o-mini"}, "target_model='openai:gpt-4o-mini' for the model that does the tasks"),
         ({"scorer": "conatins"}, r"env\.scoring: unknown 'conatins'"),
     ],
 )
@@ -112,7 +112,7 @@ async def says_yes(*arguments: Any, **more: Any) -> Any:
         ({"callbacks": [5]}, "callbacks: 5 is neither a function"),
         ({"mode": "again"}, "mode: 'again' is not one of auto, resume, fresh"),
         ({"progress": "yes"}, "progress: 'yes' is not one of"),
-        ({"skill": 5}, "skill: int is neither a Skill nor its text or path"),
+        ({"skill": 5}, "skill: int is not a skill; give a Skill"),
         ({"split": {"train": 0, "val": 1, "test": 1}}, "env.split: needs a positive share"),
         ({"columns": {"question": "nope"}}, "columns: 'tasks' has no column 'nope'"),
     ],

@@ -395,12 +395,12 @@ def test_official_alfworld_games_become_splits(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["data", "prepare", "squad"], "unknown 'squad'; known are: alfworld"),
-        (["data", "prepare", "bbh"], "--kind: is needed for bbh; name one of: boolean_expressions"),
-        (["data", "prepare", "bbh", "--kind", "../x"], "--kind: bbh has no kind '../x'; name one of"),
+        (["data", "prepare", "squad"], "unknown name 'squad'; the known names are: alfworld"),
+        (["data", "prepare", "bbh"], "--kind: is needed for bbh; choose one of: boolean_expressions"),
+        (["data", "prepare", "bbh", "--kind", "../x"], "--kind: bbh has no kind '../x'; choose one of"),
         (["data", "prepare", "formula", "--kind", "navigate"], "--kind: formula has no kinds"),
-        (["data", "prepare", "textworld"], "it is made with `skillopt data generate textworld`"),
-        (["data", "generate", "searchqa", "--out", "x"], "it is made with `skillopt data prepare searchqa`"),
+        (["data", "prepare", "textworld"], "(use `skillopt data generate textworld`)"),
+        (["data", "generate", "searchqa", "--out", "x"], "(use `skillopt data prepare searchqa`)"),
     ],
 )
 def test_a_wrong_name_is_answered_with_the_right_ones(arguments: list[str], complaint: str) -> None:
@@ -445,7 +445,7 @@ def test_a_manifest_decides_which_item_is_in_which_split(tmp_path: Path, form: s
 @pytest.mark.parametrize(
     ("manifest", "complaint"),
     [
-        ({**IDS, "test": ["x1", "x2", "train-004"]}, "2 of 6 ids are not among the 8 published items: x1, x2."),
+        ({**IDS, "test": ["x1", "x2", "train-004"]}, "2 of 6 ids are not among the 8 items that were read: x1, x2."),
         ({**IDS, "val": ["train-000"]}, "'train-000' is in train and in val; remove the id from one of them"),
         ({"train": ["train-000"]}, "has no list of ids for val, test"),
         ({**IDS, "test": [{"name": "x"}]}, 'test: {"name": "x"} is not an id'),

@@ -249,7 +249,7 @@ def test_bad_items_are_refused_with_their_place(tmp_path: Path) -> None:
             TextWorldEnv(EnvConfig(name="textworld", split_dir=str(tmp_path)))
         return str(caught.value)
 
-    assert "needs either game (a file) or recipe" in refusal({"question": "Win."})
+    assert "needs either the field 'game' (a file) or the field 'recipe'" in refusal({"question": "Win."})
     assert "leads out of" in refusal({"question": "Win.", "game": "../../etc/passwd"})
     assert "is not in" in refusal({"question": "Win.", "game": "none.z8"})
     assert "question must not be empty" in refusal({"question": ""})

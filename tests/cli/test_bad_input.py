@@ -53,10 +53,10 @@ def test_an_item_that_is_nested_too_deeply_is_named(tmp_path: Path) -> None:
         ("train.init_skill=missing.md", "train.init_skill: 'missing.md' does not exist"),
         ("env.name=qaa", "env.name: unknown 'qaa'; did you mean 'qa'?"),
         ("gradient.analysts=[oracle]", "gradient.analysts: unknown 'oracle'"),
-        ("models.target_model=gpt", "models.target_model: 'gpt' is not provider:model"),
+        ("models.target_model=gpt", "models.target_model: 'gpt' must have the form provider:model"),
         (
             "models.target_model=gpt-4o-mini",
-            "is not provider:model with a known provider; did you mean 'openai:gpt-4o-mini'?",
+            "must have the form provider:model with a known provider; did you mean 'openai:gpt-4o-mini'?",
         ),
         ("models.optimizer_model=claude-sonnet-4-5", "did you mean 'anthropic:claude-sonnet-4-5'?"),
         ("models.target_model=gemini-2.5-flash", "did you mean 'google:gemini-2.5-flash'?"),

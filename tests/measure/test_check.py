@@ -249,7 +249,7 @@ def test_what_a_budget_stops_is_no_verdict_and_can_go_on(tmp_path: Path) -> None
     [
         (("nowhere.md",), 2, "no such file"),
         (("skill.md", "--base", "no-such-ref"), 2, "not in a git repository"),
-        (("data/sim/seed_skill.md", "--base", "data/sim/nothing.md"), 2, "name an existing file"),
+        (("data/sim/seed_skill.md", "--base", "data/sim/nothing.md"), 2, "give an existing file"),
         (("skill.md", "--split", "dev"), 2, "is not one of"),
         (("skill.md", "models.target_model=openai:gpt-4o-mini"), 2, "no key; set OPENAI_API_KEY"),
         (
@@ -267,7 +267,7 @@ def test_what_a_budget_stops_is_no_verdict_and_can_go_on(tmp_path: Path) -> None
             2,
             "unknown",
         ),
-        (("skill.md", "other.md"), 2, "name only one skill"),
+        (("skill.md", "other.md"), 2, "the command takes only one skill"),
         (("skill.md", "env.name=qa", "env.options={}", "env.split_dir=halves"), 2, "val"),
         (("",), 2, "skillopt.toml: no such file"),
     ],
@@ -342,7 +342,7 @@ def test_the_settings_of_a_project_hold_for_a_skill_that_is_named(tmp_path: Path
     [
         ("skills = 3\n", "lists no skill"),
         ('[skills."a.md"]\n', "has no config"),
-        ('[skills."a.md"]\nconfig = "c"\nmargn = 1\n', "margn; known are: config, margin"),
+        ('[skills."a.md"]\nconfig = "c"\nmargn = 1\n', "margn: unknown key; known are: config, margin"),
         ('[skills."a.md"]\nconfig = "c"\nmargin = "x"\n', "margin"),
         ('[skills."../a.md"]\nconfig = "c"\n', "below the folder"),
         ("[checks]\n", "unknown table 'checks'"),

@@ -129,10 +129,10 @@ def test_a_file_that_is_no_matrix_and_an_empty_list_of_targets_are_refused_befor
 ) -> None:
     (project / "bad.json").write_text("rot")
     for arguments, said in {
-        ("--watch", "bad.json"): "--watch: bad.json is not a matrix",
+        ("--watch", "bad.json"): "--watch: bad.json was not written by",
         ("--watch", "."): "--watch: . is a folder",
-        ("--targets", ","): "--targets ',': names no model",
-        ("--targets", "sim:world", "--target_model", "sim:world"): "give one of them",
+        ("--targets", ","): "--targets ',': has no model name",
+        ("--targets", "sim:world", "--target_model", "sim:world"): "use only one of these options",
     }.items():
         done = checked(project, *arguments)
         assert (done.returncode, said in done.stderr) == (2, True), done.stderr
@@ -152,4 +152,4 @@ def test_a_target_that_is_listed_twice_is_one_and_a_damaged_record_of_a_pruning_
 def test_the_matrix_is_against_no_skill(project: Path) -> None:
     done = checked(project, "--watch", "matrix.json", "--base", "idle.md")
     assert done.returncode == 2
-    assert "leave --base out" in done.stderr
+    assert "leave out --base" in done.stderr

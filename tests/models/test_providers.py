@@ -576,7 +576,7 @@ def test_what_only_resembles_a_key_is_let_through() -> None:
         (
             {"target_model": "antropic:x"},
             {},
-            "is not provider:model with a known provider; the providers are: agent, anthropic",
+            "must have the form provider:model with a known provider; the providers are: agent, anthropic",
         ),
     ],
 )

@@ -220,7 +220,7 @@ def test_columns_by_name_numbers_and_json_as_answers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "options", "told"),
     [
-        ("a.csv", "x,y\n1,2\n", {}, "looks like the question; name one with --question COLUMN (the columns are: x, y)"),
+        ("a.csv", "x,y\n1,2\n", {}, "the question; choose a column with --question COLUMN (the columns are: x, y)"),
         ("a.csv", CSV, {"answer": "nobody"}, "--answer: "),
         ("a.csv", "question,answer\nQ?,yes\n", {}, "split would be empty: 1 different tasks"),
         ("a.csv", "", {}, "holds no items"),
@@ -398,7 +398,7 @@ def test_a_line_of_200_megabytes_is_refused_without_eating_memory(tmp_path: Path
         stream.write(b'{"id": "a", "question": "Q?", "answers": ["a"]}\n{"id": "b", "question": "')
         stream.truncate(200 << 20)  # a hole: nothing but zeros, and no line end
     told, megabytes = complaint(tmp_path, file)
-    assert f"{file}:2: the line is longer than 16 MB; an item is one line: put line ends between items" in told
+    assert f"{file}:2: the line is longer than 16 MB; write each item on a line of its own" in told
     assert megabytes < 300
 
 
@@ -407,7 +407,7 @@ def test_a_line_of_200_megabytes_is_refused_without_eating_memory(tmp_path: Path
     [
         ("t.jsonl", b'{"id": "a", "question": "caf\xe9", "answers": ["a"]}\n', ":1: not UTF-8 at byte 28; save"),
         ("t.jsonl", b'{"id": "a", "question": 3, "answers": ["a"]}\n', ":1: question: Input should be a valid string"),
-        ("t.jsonl", b'{"id": "a", "answers": ["a"]}\n', ":1: question: Field required; an item has id, question and"),
+        ("t.jsonl", b'{"id": "a", "answers": ["a"]}\n', ":1: question: Field required; an item has 'id'"),
         ("t.jsonl", b'{"question": "Q"}\n', ":1: answers: needs at least one answer"),
         ("t.jsonl", b'{"question": "Q", "answer": true}\n', ":1: answers: Input should be a valid tuple"),
         (
@@ -438,7 +438,7 @@ def test_a_large_array_is_told_to_become_lines_and_a_folder_where_it_belongs(tmp
     file = tmp_path / "t.json"
     with file.open("wb") as stream:
         stream.truncate(65 << 20)
-    with pytest.raises(UserError, match=r"is one JSON array of 65 MB.*save it as JSON lines"):
+    with pytest.raises(UserError, match=r"is one JSON array of 65 MB.*save the items as JSON lines"):
         open_env(Config.parse({"env": {"data": str(file)}}))
     with pytest.raises(UserError, match=r"is a folder; set env\.split_dir to a folder with train/, val/ and test/"):
         open_env(Config.parse({"env": {"data": str(tmp_path)}}))

@@ -385,5 +385,5 @@ def test_with_a_coding_agent_the_trigger_metric_counts_what_it_really_loads(
     assert good["score"] == 1
     poor = skillopt.evaluate(keys, Skill("Use for every refund."), split="train")
     assert 0 < poor["score"] < 1
-    with pytest.raises(UserError, match="takes a coding agent"):
+    with pytest.raises(UserError, match="must be a coding agent"):
         skillopt.evaluate({"env": {**env, "command": "cat"}}, Skill("x"), split="train")

@@ -79,7 +79,7 @@ def test_replay_refuses_another_beginning_and_a_log_with_a_hole(tmp_path: Path) 
     entries = list(write(tmp_path / "log.jsonl")[0].entries())
     with pytest.raises(PatchLogError, match=r"version 1: .*a different skill"):
         replay(Skill("# Other\n"), entries)
-    with pytest.raises(PatchLogError, match=r"version 2: the edits in the log do not give"):
+    with pytest.raises(PatchLogError, match=r"version 2: the edits in the log do not produce"):
         replay(INITIAL, [entry for entry in entries if entry.seq != 3])
 
 

@@ -330,7 +330,7 @@ def test_promptfoo_checks_are_kept_and_its_code_is_refused_by_name(tmp_path: Pat
     (spoken,) = read_task_file(file).items
     assert (spoken.question, spoken.context) == ('Say "yes"', "Be brief.")
     file.write_text("tests: file://tests.csv\n")
-    with pytest.raises(UserError, match=r"'file://tests\.csv', and files are not read"):
+    with pytest.raises(UserError, match=r"'file://tests\.csv', and tests in other files are not read"):
         read_task_file(file)
 
 

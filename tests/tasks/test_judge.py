@@ -210,7 +210,8 @@ def test_what_an_answer_says_to_the_judge_stays_inside_its_json_string() -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("handoff", "can judge only if it is also the optimizer"), ("nowhere", "is not provider:model")]
+    ("name", "said"),
+    [("handoff", "can judge only if it is also the optimizer"), ("nowhere", "must have the form provider:model")],
 )
 def test_a_judge_that_cannot_be_one_is_refused(config: Config, name: str, said: str) -> None:
     with pytest.raises(UserError, match=f"models.judge_model: '{name}' {said}"):

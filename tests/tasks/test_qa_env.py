@@ -119,8 +119,8 @@ def test_a_small_closed_set_of_answers_is_seen_as_such(data: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "field", "fix"),
     [
-        ({"question": "Q?", "answers": ["a"]}, "id", "an item has id, question and answers"),
-        ({"id": "x", "answers": ["a"]}, "question", "an item has id, question and answers"),
+        ({"question": "Q?", "answers": ["a"]}, "id", "an item has 'id', 'question' and 'answers'"),
+        ({"id": "x", "answers": ["a"]}, "question", "an item has 'id', 'question' and 'answers'"),
         ({"id": "x", "question": "Q?"}, "answers", "needs at least one answer"),
         ({"id": "x", "question": "Q?", "answers": []}, "answers", "needs at least one answer"),
         ({"id": "x", "question": "Q?", "answers": ["a", " "]}, "answers", "none may be empty"),
@@ -133,9 +133,9 @@ def test_a_small_closed_set_of_answers_is_seen_as_such(data: Path) -> None:
         ({"id": True, "question": "Q?", "answers": ["a"]}, "id", "string"),
         ({"id": None, "question": "Q?", "answers": ["a"]}, "id", "string"),
         ({"id": "x", "question": "Q?", "context": 3, "answers": ["a"]}, "context", "string"),
-        ({"id": "\ud800", "question": "Q?", "answers": ["a"]}, "id", "repair or remove it"),
-        ({"id": "x", "question": "Q?", "answers": ["a \udfff"]}, "answers", "repair or remove it"),
-        ({"id": "x", "question": "Q?", "answers": ["a"], "own": {"\ud83d": 1}}, "own", "repair or remove it"),
+        ({"id": "\ud800", "question": "Q?", "answers": ["a"]}, "id", "repair or remove the field"),
+        ({"id": "x", "question": "Q?", "answers": ["a \udfff"]}, "answers", "repair or remove the field"),
+        ({"id": "x", "question": "Q?", "answers": ["a"], "own": {"\ud83d": 1}}, "own", "repair or remove the field"),
         (["x", "Q?", "a"], "object", "id, question and answers"),
         ("x", "object", "id, question and answers"),
         (None, "object", "id, question and answers"),

@@ -110,14 +110,14 @@ def test_a_skill_with_the_name_of_another_answer_is_refused(work: Path, name: st
     (work / "skills" / name / "SKILL.md").write_text(text.replace("name: refunds", f"name: {name}"))
     done = routed(work)
     assert done.returncode == 2
-    assert f"no skill can have the name '{name}', because it is an answer; rename the package" in done.stderr
+    assert f"a skill cannot have this name, because '{name}' is a reserved answer; rename the package" in done.stderr
 
 
 def test_a_library_alone_is_measured_and_not_trained(work: Path) -> None:
     options = "env.options={skills: skills}"
     done = here(work, "train", "-c", "config.yaml", "env.name=trigger", options, "train.init_skill=skills/travel")
     assert done.returncode == 2
-    assert "env.options.package is empty; name the package" in done.stderr
+    assert "env.options.package is empty; set it to the package" in done.stderr
 
 
 def test_lint_names_descriptions_that_overlap(work: Path) -> None:

@@ -204,7 +204,7 @@ def test_a_parameter_named_workspace_gets_the_folder_wherever_it_stands(
 def test_a_parameter_that_nothing_is_given_for_is_refused_at_the_start(
     tmp_path: Path, opened: Callable[..., Env]
 ) -> None:
-    with pytest.raises(UserError, match=r"'folder'; a scorer is called with the item and the output, .* workspace"):
+    with pytest.raises(UserError, match=r"'folder'; a scorer is called with the item and the output. .* .workspace"):
         opened(tmp_path, "def score(item, output, folder):\n    return 1\n")
 
 

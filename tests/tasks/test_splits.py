@@ -202,7 +202,7 @@ def test_ratios_for_a_split_that_is_there_are_refused_and_not_said_to_be_written
     before = split_path(file).read_bytes()
     done = skillopt("split", str(file), "--ratios", "2:1:1")
     assert (done.returncode, "Written" in done.stdout) == (2, False), done.stdout
-    assert "--renew divides all tasks again" in done.stderr
+    assert "--renew to divide all tasks again" in done.stderr
     again = skillopt("split", str(file))
     assert "Written" not in again.stdout
     assert "Unchanged: " in again.stdout

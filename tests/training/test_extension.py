@@ -162,7 +162,7 @@ def test_a_comparison_by_the_test_split_needs_it(tmp_path: Path) -> None:
     options = ("--config", "configs/sim/default.yaml", f"env.output_root={tmp_path}", "evaluation.test=false")
     refused = skillopt("replicate", *options)
     assert refused.returncode == 2
-    assert "evaluation.test: replicate compares scores of the test split; set it to true" in refused.stderr
+    assert "evaluation.test: must be true, because replicate compares scores of the test split" in refused.stderr
 
 
 def test_trials_of_several_epochs_are_runs_of_their_own(tmp_path: Path) -> None:

@@ -105,11 +105,11 @@ def test_without_notes_the_file_says_why_and_nothing_is_asked(
     assert State.read(run.state).memory == ""
 
 
-def test_an_epoch_in_which_no_edit_was_tried_asks_for_no_notes(tmp_path: Path) -> None:
+def test_a_run_in_which_no_edit_was_tried_asks_for_no_notes(tmp_path: Path) -> None:
     skill, optimizer = tmp_path / "all.md", Spy()
     skill.write_text("".join(f"- For {topic}, answer {code_for(topic, 0)}.\n" for topic in TOPICS))
     run = RunDirectory(train_short(tmp_path, *NOTED, f"train.init_skill={skill}", models={"optimizer": optimizer}).path)
-    assert memory(run, 1) == "No notes: no edit was tried in this epoch.\n"
+    assert memory(run, 1) == "No notes: no edit was tried.\n"
     assert not optimizer.requests
 
 

@@ -35,7 +35,9 @@ def test_the_letter_after_a_rejected_step_has_outputs_of_the_batch_under_it(tmp_
     assert read_json(run.history)[0]["verdict"] == "reject"
     (line,) = [row for row in optimizer.asked("reflect")[1].splitlines() if row.startswith('{"step": 1')]
     evidence = read_json(run.step(1) / "gate.json")["evidence"]
-    assert json.loads(line)["of_the_validation_tasks"].startswith(f"{len(evidence)} tried, until enough was known: 0 ")
+    failed = sum(row["before"] < 1 for row in evidence)
+    known = f"{len(evidence)} tried, until enough was known ({failed} of them had failed before): 0 "
+    assert json.loads(line)["of_the_validation_tasks"].startswith(known)
     seen = json.loads(line)["training_tasks_with_all_edits"]
     batch = {row["input"]: row for row in read_jsonl(run.step(1) / "trajectories.jsonl")}
     assert len(seen) == MOST_PROBED

@@ -42,7 +42,7 @@ FRAME = OptimizerContext()
     ("batch", "skill", "initial", "advice"),
     [
         ([*WRONG, *passes(4)], SKILL, 0.8, ["competent"]),
-        ([*WRONG, *passes(16)], SKILL, 0.0, ["competent"]),
+        ([*WRONG[:2], *passes(18)], SKILL, 0.0, ["competent"]),
         ([*WRONG, *passes(8)], Skill(""), None, ["competent"]),
         ([*WRONG, *passes(4)], SKILL, 0.1, ["imitator"]),
         ([*WRONG, *passes(4)], Skill(""), None, ["imitator"]),

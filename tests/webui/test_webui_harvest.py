@@ -50,7 +50,7 @@ def test_tasks_are_listed_tried_decided_on_and_written(ui: Ui) -> None:
     assert said(task=first, action="merge", into=second) == {second: "kept"}
     for wish, problem in (
         ({"task": "none", "action": "keep"}, "there is no task 'none'"),
-        ({"task": second, "action": "sell"}, "must be keep, drop, merge or edit"),
+        ({"task": second, "action": "sell"}, "must be 'keep', 'drop', 'merge' or 'edit'"),
         ({"task": second, "action": "edit", "text": "colour=red"}, "must be ID.FIELD=TEXT"),
     ):
         status, answer = ui.ask("/api/harvests/decide", {"folder": "harvest", **wish})

@@ -101,12 +101,12 @@ def check(
     named, overrides = divide(words)
     models = list(dict.fromkeys(name.strip() for name in targets.split(",") if name.strip())) or [target_model]
     if targets and not targets.strip(", "):
-        raise UserError(f"--targets {targets!r}: names no model; list some, such as openai:a,openai:b")
+        raise UserError(f"--targets {targets!r}: has no model name; write one or more names, such as openai:a,openai:b")
     if targets and target_model:
-        raise UserError("--targets and --target_model: both name the targets; give one of them")
+        raise UserError("--targets and --target_model: both set the target; use only one of these options")
     quiet = watch is not None or as_json
     if quiet and base != "none":
-        raise UserError(f"--base {base}: the matrix always compares with the empty skill; leave --base out")
+        raise UserError(f"--base {base}: --watch and --json always compare with the empty skill; leave out --base")
     recorded = read_matrix(watch) if watch is not None else None
     with _never_worse():
         found = find_skills(named, project, base, head)
@@ -180,7 +180,8 @@ def _config(
 ) -> Config:
     if not settings.config:
         raise UserError(
-            f"{found.name}: no config measures this skill; give one with --config, or list the skill in {PROJECT_FILE}"
+            f"{found.name}: there is no config for this skill; give a config with --config, or add the skill to "
+            f"{PROJECT_FILE}"
         )
     path = Path(settings.config) if given.config else project.parent / settings.config
     spend = [f"budget.max_usd={settings.budget}"] if settings.budget is not None else []
@@ -277,12 +278,12 @@ def read_matrix(file: Path) -> Matrix | None:
     from skillopt.record.run import read_record
 
     if file.is_dir():
-        raise UserError(f"--watch: {file} is a folder; name a file")
+        raise UserError(f"--watch: {file} is a folder; choose a file")
     try:
         return read_record(Matrix, file) if file.is_file() else None
     except Damaged:
         raise UserError(
-            f"--watch: {file} is not a matrix of skillopt check; remove the file, or name another"
+            f"--watch: {file} was not written by `skillopt check`; remove the file, or choose another"
         ) from None
 
 

@@ -62,7 +62,7 @@ def generate(
     _known(name, "generate")
     sizes = {"train": train, "val": val, "test": test}
     if (out / "train" / "items.json").exists():
-        raise UserError(f"--out: {out} already contains items; name another folder, or remove this one")
+        raise UserError(f"--out: {out} already contains items; choose another folder, or remove this one")
     if name == "reasoning_gym":
         from skillopt_benchmarks.reasoning_gym import generate as make
         from skillopt_benchmarks.rows import write_splits
@@ -86,5 +86,5 @@ def _known(name: str, what: str) -> None:
     names = {"prepare": prepared(), "generate": GENERATED}
     if name not in names[what]:
         other = "generate" if what == "prepare" else "prepare"
-        hint = f"; it is made with `skillopt data {other} {name}`" if name in names[other] else ""
-        raise UserError(f"data {what}: unknown '{name}'{hint}; known are: {', '.join(names[what])}")
+        hint = f" (use `skillopt data {other} {name}`)" if name in names[other] else ""
+        raise UserError(f"data {what}: unknown name '{name}'{hint}; the known names are: {', '.join(names[what])}")

@@ -68,7 +68,7 @@ def _data(file: str) -> bytes:
         return sys.stdin.buffer.read(LONGEST_REPLY * 64)
     path = Path(file)
     if not path.is_file():
-        raise UserError(f"{file}: no such file; give the reply's file, or - for standard input")
+        raise UserError(f"{file}: no such file; give the file with the reply, or '-' for standard input")
     with path.open("rb") as opened:
         return opened.read(LONGEST_REPLY * 64)
 

@@ -131,7 +131,7 @@ def config_of(run: Path, overrides: list[str] | None, max_calls: int | None, com
     if own.env.scoring.startswith(PASSED_IN):
         own = own.with_values({"env.scoring": config.env.scoring})
     if config.identity() != own.identity():
-        raise UserError(f"{command}: only the budget, the hardware and paths may differ from the run's own config")
+        raise UserError(f"{command}: overrides may change only the budget, the hardware and paths of the run's config")
     return config
 
 
@@ -258,7 +258,7 @@ def calibrate(
 
     target = out or config.parent / CALIBRATION
     if not target.parent.is_dir():
-        raise UserError(f"--out: {target.parent} is not a folder; create it, or name another file")
+        raise UserError(f"--out: {target.parent} is not a folder; create this folder, or choose another path")
     loaded = load_config(config, [*(overrides or []), "models.judge_calibration="])
     record = asyncio.run(run_calibration(loaded, graded, target, top=top, repeats=repeats))
     show(record.verdict, *calibration_lines(record), f"Written: {target}")

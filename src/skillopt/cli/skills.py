@@ -43,7 +43,7 @@ def divide(words: Sequence[str] | None) -> tuple[str, list[str]]:
     """Divide the words of a command into the skill's name (empty if there is no name) and the overrides."""
     named = [word for word in words or () if not _OVERRIDE.match(word)]
     if len(named) > 1:
-        raise UserError(f"'{named[1]}': name only one skill; list several in {FILE}")
+        raise UserError(f"'{named[1]}': the command takes only one skill; to use several, list them in {FILE}")
     return (named[0] if named else ""), [word for word in words or () if _OVERRIDE.match(word)]
 
 
@@ -61,7 +61,8 @@ def find_skills(named: str, project: Path, base: str, head: str) -> list[Found]:
     skills = read_project(project)
     if len(skills) > 1 and _is_skill(base):
         raise UserError(
-            f"--base {base}: is one skill, but {project} lists {len(skills)} skills; name the skill to compare with it"
+            f"--base {base}: is one skill, but {project} lists {len(skills)} skills; give the path of the "
+            "skill that you want to compare with the base"
         )
     return [_found(path, path, settings, project.parent, base, head) for path, settings in skills.items()]
 

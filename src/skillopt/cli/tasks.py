@@ -82,8 +82,8 @@ def split(
     saved = recorded_shares(file)
     if saved and (ratios or seed is not None) and not extend and not renew:
         raise UserError(
-            f"{split_path(file)}: the file is divided already; --renew divides all tasks again (then do not compare "
-            "test scores with earlier ones), --extend distributes only the new tasks"
+            f"{split_path(file)}: the tasks are divided already; add --extend to distribute only the new tasks, or "
+            "--renew to divide all tasks again (after that, do not compare test scores with earlier ones)"
         )
     shares, drawn = saved or (RATIOS, 0)
     try:

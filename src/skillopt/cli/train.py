@@ -163,7 +163,7 @@ def _ask(problem: str, download: str, command: str, name: str) -> None:
         if typer.confirm("Fetch it now?", default=True, err=True):
             return
     raise UserError(
-        f"{problem}; run `{command}` (fetches {download}), or add --yes to this command, "
+        f"{problem}; run `{command}` (fetches {download}), or repeat your own command with --yes, "
         f"or use configs/{name}/mini.yaml"
     )
 

@@ -33,7 +33,10 @@ def read_project(file: Path) -> dict[str, Settings]:
     """The settings of each skill in `skillopt.toml`, by the skill's path (a Markdown file or a package's folder,
     relative to the toml file). `[check]` applies to all skills, `[skills."path"]` to one."""
     if not file.is_file():
-        raise UserError(f"{file}: no such file; name a skill and a --config, or list the skills in a {FILE}")
+        raise UserError(
+            f"{file}: no such file; give the path of a skill and its config (--config), or write a {FILE} with "
+            "the skills"
+        )
     try:
         tree = tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -74,6 +77,6 @@ def parse_settings(tree: Mapping[str, JsonValue], where: str) -> Settings:
         return Settings.model_validate(tree, strict=True)
     except ValidationError as error:
         first = error.errors()[0]
-        known = f"; known are: {', '.join(Settings.model_fields)}"
+        known = f": unknown key; known are: {', '.join(Settings.model_fields)}"
         hint = known if first["type"] == "extra_forbidden" else f": {first['msg']}"
         raise UserError(f"{where}.{'.'.join(map(str, first['loc']))}{hint}") from None

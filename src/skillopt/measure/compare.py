@@ -61,7 +61,7 @@ def find_skill(name: str, config: Config, run: Path | None, env: Env | None = No
     directory = RunDirectory(run)
     path = directory.snapshot(0) if name == "initial" else directory.best_skill
     if not path.is_file():
-        raise UserError(f"'{name}': {run} is not a run that has begun; train first, or name a run's folder with --run")
+        raise UserError(f"'{name}': no training has begun in {run}; train first, or give a run's folder with --run")
     return directory.read_skill(0) if name == "initial" else directory.read_best(), path
 
 
@@ -72,7 +72,7 @@ def skill_named(name: str) -> tuple[Skill, Path]:
         run = RunDirectory(resolve_run(Path(root)))
         path = run.snapshot(int(version))
         if not path.is_file():
-            raise UserError(f"{name}: there is no {path}; name another version")
+            raise UserError(f"{name}: there is no {path}; choose another version")
         try:
             return run.read_skill(int(version)), path
         except UnicodeDecodeError:

@@ -117,7 +117,7 @@ def _verdict(gain: Gain, seeds: int, improved: float, spent: Spent) -> Sentence:
 
 def require_test(config: Config, command: str) -> None:
     if not config.evaluation.test:
-        raise UserError(f"evaluation.test: {command} compares scores of the test split; set it to true")
+        raise UserError(f"evaluation.test: must be true, because {command} compares scores of the test split")
 
 
 def left_of(budget: BudgetConfig, spent: Sequence[Bill], minutes: float) -> BudgetConfig:
@@ -132,7 +132,7 @@ def left_of(budget: BudgetConfig, spent: Sequence[Bill], minutes: float) -> Budg
     for name, amount in used.items():
         limit = getattr(budget, name)
         if limit is not None and limit <= amount:
-            raise Stopped(f"budget.{name}: the runs so far have used up all of {limit:g}; raise it to continue")
+            raise Stopped(f"budget.{name}: the runs so far have used up the limit of {limit:g}; raise it to continue")
         lower[name] = None if limit is None else limit - amount
     return budget.model_copy(update=lower)
 

@@ -22,7 +22,7 @@ def open_model(role: str, config: Config, run: RunDirectory | None = None) -> Ch
     if role == "judge" and (provider.human_paced or provider.runs_program):
         raise UserError(
             f"models.judge_model: '{name}' can judge only if it is also the optimizer; set models.optimizer_model to "
-            "this name and leave models.judge_model empty, or name a model that an endpoint serves"
+            "this name and leave models.judge_model empty, or set models.judge_model to a model that an endpoint serves"
         )
     if role not in provider.roles and not (role == "judge" and "optimizer" in provider.roles):
         raise UserError(f"models.{role}_model: '{name}' {provider.role_hint}")
@@ -35,7 +35,8 @@ def open_model(role: str, config: Config, run: RunDirectory | None = None) -> Ch
         listed = ", ".join(sorted([*PROVIDERS, *presets()]))
         hint = f"did you mean '{full}'? The" if (full := with_provider(name)) else "the"
         raise UserError(
-            f"models.{role}_model: '{name}' is not provider:model with a known provider; {hint} providers are: {listed}"
+            f"models.{role}_model: '{name}' must have the form provider:model with a known provider; {hint} providers "
+            f"are: {listed}"
         )
     module, _, function = provider.factory.partition(":")
     model: ChatModel = getattr(import_module(module), function)(

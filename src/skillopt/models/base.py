@@ -157,7 +157,7 @@ class ChatModel:
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Send one request and return the reply."""
-        raise NotImplementedError(f"{type(self).__name__} has no method chat")
+        raise NotImplementedError(f"{type(self).__name__} has no method 'chat'")
 
     async def close(self) -> None:
         """Close connections and end processes."""

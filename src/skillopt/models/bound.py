@@ -47,7 +47,7 @@ class UnseenModel(ChatModel):
         self.name = self.endpoint = name
 
     async def chat(self, request: ChatRequest) -> ChatReply:
-        raise FatalError(f"{self.name}: is not a model that can be called; name a model in models.target_model")
+        raise FatalError(f"{self.name}: is not a model that can be called; set models.target_model to a model")
 
 
 def open_unseen(spec: ModelSpec) -> UnseenModel:
@@ -146,7 +146,7 @@ class BoundChat:
                     if not most or time.monotonic() + wait - first > hardware.max_retry_seconds:
                         raise
                 elif failures > most and caller.opaque_rollouts - before >= 3:
-                    raise UnansweredError(f"{error}; all tries of this item failed, while others were done") from None
+                    raise UnansweredError(f"{error}; all tries of this item failed, but other items worked") from None
                 elif failures > most:
                     raise
             except (FatalError, Stopped) as error:

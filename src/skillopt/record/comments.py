@@ -47,7 +47,7 @@ def add_comment(run: RunDirectory, *, kind: str, about: str, split: str = "", ra
     if len(text) > LONGEST:
         raise UserError(f"the comment is too long; a comment has at most {LONGEST} characters")
     if not about:
-        raise UserError("the comment does not say what it is about; name an item or a line")
+        raise UserError("the comment must say which item or line it is about")
     when = datetime.now(UTC).isoformat(timespec="seconds")
     fields = {"kind": kind, "about": about[:LONGEST], "split": split, "rating": rating, "text": text.strip()}
     try:

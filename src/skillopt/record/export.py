@@ -111,6 +111,6 @@ def _check_free(folder: Path, path: str) -> None:
     parent folders, or a folder has the name of the file."""
     above = [folder / part for part in Path(path).parents if part.name]
     if linked := next((part for part in above if part.is_symlink() or (part.exists() and not part.is_dir())), None):
-        raise UserError(f"{linked}: is not a folder, and the package has a folder of that name; remove this file")
+        raise UserError(f"{linked}: is not a folder, but the package has a folder with this name; remove this file")
     if (folder / path).is_dir() and not (folder / path).is_symlink():
-        raise UserError(f"{folder / path}: is a folder, and the package has a file of that name; remove this folder")
+        raise UserError(f"{folder / path}: is a folder, but the package has a file with this name; remove this folder")

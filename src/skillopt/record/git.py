@@ -27,7 +27,7 @@ class Repository:
         if done.returncode:
             said = done.stderr.decode(errors="replace").strip().removeprefix("fatal: ")
             raise UserError(
-                f"{place.absolute()}: not in a git repository ({said}), so commits cannot be looked up; name an "
+                f"{place.absolute()}: not in a git repository ({said}), so commits cannot be looked up; give an "
                 "existing file, or `none` for no skill"
             )
         return cls(Path(os.fsdecode(done.stdout.rstrip(b"\n"))))
@@ -37,8 +37,9 @@ class Repository:
         done = None if ref.startswith("-") else _git(self.top, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
         if done is None or done.returncode:
             raise UserError(
-                f"'{ref}': {self.top} has no such commit, and there is no such file; name a file, `none` for no skill, "
-                f"or a branch, tag or commit that was fetched (`git fetch origin`; in CI, check out the full history)"
+                f"'{ref}': there is no such file, and {self.top} has no such commit; give a file, `none` for no skill, "
+                "or a branch, tag or commit. If the commit is not fetched yet, run `git fetch origin` (in CI, check "
+                "out the full history)"
             )
         return done.stdout.decode().strip()
 
@@ -46,7 +47,7 @@ class Repository:
         """The path relative to the top folder of the repository. Raise UserError if the path is outside."""
         place = path.resolve()
         if not place.is_relative_to(self.top.resolve()) or "\n" in str(place):
-            raise UserError(f"{path}: is outside of the repository {self.top}; name a file inside the repository")
+            raise UserError(f"{path}: is outside of the repository {self.top}; choose a file inside the repository")
         return place.relative_to(self.top.resolve()).as_posix()
 
     def files(self, commit: str, path: str) -> Files | None:
@@ -90,7 +91,7 @@ def _git(place: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
         )
     except FileNotFoundError:
         raise UserError(
-            "git is not installed, so commits cannot be looked up; name an existing file, or `none` for no skill"
+            "git is not installed, so commits cannot be looked up; give an existing file, or `none` for no skill"
         ) from None
     except subprocess.TimeoutExpired:
         raise UserError(f"git {arguments[0]} did not answer within {_TIMEOUT} s") from None

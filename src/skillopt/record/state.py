@@ -63,6 +63,8 @@ class Tried(BaseModel):
     """The current skill's score with the fresh samples of the step's gate."""
     measured: int = 0
     """The number of validation tasks on which the gate based its decision."""
+    failed_before: int = 0
+    """The number of tasks among `measured` that the skill before the candidate failed."""
     gained: int = 0
     """Of the tasks counted in `measured`, the number that only the candidate solved."""
     lost: int = 0

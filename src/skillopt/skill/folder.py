@@ -110,8 +110,8 @@ def listed(folder: Path) -> Iterator[tuple[str, Path, os.stat_result]]:
         size += info.st_size
         if len(files) >= MOST_FILES or size > MOST_BYTES:
             raise PackageError(
-                f"{folder}: has more than {MOST_FILES} files or {MOST_BYTES / 1e6:.0f} MB next to its {FILE}; a "
-                "package is smaller: put the skill into a separate folder"
+                f"{folder}: has more than {MOST_FILES} files or {MOST_BYTES / 1e6:.0f} MB next to its {FILE}, "
+                "too much for a package; put the skill into a separate folder"
             )
         files.append((path, file, info))
     if clash := name_clash(path for path, _, _ in files):

@@ -148,7 +148,7 @@ def replay(initial: Skill, entries: Sequence[Entry]) -> dict[int, Skill]:
             )
         skill = applied_in_order(skill, group)[-1]
         if skill.hash != group[0].skill_after:
-            raise PatchLogError(f"version {version}: the edits in the log do not give the skill that the log records")
+            raise PatchLogError(f"version {version}: the edits in the log do not produce this version")
         versions[version] = skill
     return versions
 

@@ -39,8 +39,8 @@ def open_env(config: Config) -> Env:
     if scoring.startswith(PASSED_IN):
         function = scoring.removeprefix(PASSED_IN)
         raise UserError(
-            f"env.scoring: a Python program passed in the scorer function '{function}', which a command cannot call; "
-            f"name the function's file: env.scoring=FILE.py:{function}"
+            f"env.scoring: the scorer is the function '{function}' of a Python program, and a command cannot call it; "
+            f"give the file of the function: env.scoring=FILE.py:{function}"
         )
     if name in BUILT_IN or (is_reference(name) and not plugins.reference("envs", name)):
         make = load_object(BUILT_IN.get(name, name), "env.name")

@@ -48,7 +48,8 @@ def open_agent(config: EnvConfig, workspaces: Workspaces, mode: Mode, root: Path
         return CommandAgent(config, workspaces)
     if config.agent_options:
         raise UserError(
-            "env.agent_options: these options are for env.agent or env.command; set one of them, or remove the options"
+            "env.agent_options: these options are for env.agent or env.command; set one of these keys, or remove the "
+            "options"
         )
     return OneReply(mode, root)
 

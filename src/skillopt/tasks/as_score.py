@@ -70,7 +70,7 @@ def takes_workspace(scorer: Callable[..., Any]) -> bool:
         signature.bind(None, "", **({"workspace": None} if wanted else {}))
     except TypeError as error:
         raise TypeError(
-            f"{error}; a scorer is called with the item and the output, and with the task's folder if it has a "
-            "parameter named workspace; give every other parameter a default"
+            f"{error}; a scorer is called with the item and the output. A scorer with a parameter 'workspace' also "
+            "gets the task's folder. Every other parameter needs a default"
         ) from None
     return wanted

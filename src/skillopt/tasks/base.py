@@ -132,7 +132,7 @@ class AgentItem(TaskFields):
         if name in HIDDEN:
             shown = ", ".join(name for name, _ in self)
             raise FatalError(
-                f"the agent reads '{name}' of the item '{self.id}', a field that agents never see: a skill learns "
+                f"the agent tries to read the hidden field '{name}' of the item '{self.id}': a skill learns "
                 "nothing from tasks if the agent can read their answers. Only the scorer may use this field; the agent "
                 f"may use: {shown}"
             )
@@ -246,7 +246,7 @@ class Env(ABC):
     def score(self, item: Item, output: str) -> Score | Awaitable[Score]:
         """Score an output. The score must depend only on the item and the output. The function must accept any text as
         the output. The function may be async. If it raises ScorerError, the item is set aside."""
-        raise ScorerError(f"env '{self.name}' has no scorer: define its method score or judge")
+        raise ScorerError(f"env '{self.name}' has no scorer: define its method 'score' or 'judge'")
 
     def baseline(self, item: Item) -> str:
         """The output of a target that does nothing."""

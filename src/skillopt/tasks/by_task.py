@@ -43,7 +43,7 @@ class TaskScorer(Scorer):
         items = [item for own in splits.values() for item in own]
         if not name or name == "by_task":
             raise UserError(
-                f"item '{items[0].id}': scoring: is missing; with env.scoring=by_task, each item names a scorer there"
+                f"item '{items[0].id}': scoring: is missing; with env.scoring=by_task, this field needs a scorer's name"
             )
         options = self._config.scoring_options.get(name, {})
         scorer = open_scorer(self._config.model_copy(update={"scoring": name, "scoring_options": options}), self._root)

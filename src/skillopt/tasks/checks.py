@@ -59,7 +59,7 @@ class FilesCheck(Scorer):
             expectation = item.get("expected")
             if not expectation:
                 raise UserError(
-                    f"{where}: is missing; with env.scoring=files, it is a folder or an object of path → text"
+                    f"{where}: is missing; with env.scoring=files, it must be a folder or an object {{path: text}}"
                 )
             texts = expectation if isinstance(expectation, Mapping) else {}
             gone = [name for name, text in texts.items() if text is None]
@@ -238,8 +238,8 @@ class CommandCheck(Scorer):
         command = item.get("check") or self._options.command
         if not isinstance(command, str | list) or not command:
             raise UserError(
-                f"item '{item.id}': check: is missing; with env.scoring=command, set it to a command line, or set "
-                "env.scoring_options.command for all tasks"
+                f"item '{item.id}': check: is missing; with env.scoring=command, put a command line into this field, "
+                "or set env.scoring_options.command for all tasks"
             )
         split_command(command, f"item '{item.id}': check", "write it as a list: [python, check.py]")
         return command if isinstance(command, str) else [str(word) for word in command]

@@ -77,7 +77,7 @@ def find_columns(file: Path | str, rows: Sequence[Fields], wanted: Mapping[str, 
             several = f"several columns look like the {field} ({', '.join(near)})"
             seen = several if near else f"no column looks like the {field}"
             option = f'columns={{"{field}": COLUMN}}' if isinstance(file, str) else f"{_OPTIONS[field]} COLUMN"
-            raise UserError(f"{file}: {seen}; name one with {option} (the columns are: {', '.join(columns)})")
+            raise UserError(f"{file}: {seen}; choose a column with {option} (the columns are: {', '.join(columns)})")
     return {field: chosen[field] for field in [*NAMES, *(chosen.keys() - NAMES.keys())] if field in chosen}
 
 

@@ -193,7 +193,8 @@ class CommandAgent:
                 keys = ", ".join(self._preset.pass_env[:3])
                 raise FatalError(
                     f"env.command: {redact(message)[:300]}; a rollout has a fresh home folder, and {self._argv[0]} "
-                    f"finds no login there; set a key ({keys}), or name its variable in env.agent_options.pass_env"
+                    f"finds no login there; set a key ({keys}), or add another key's variable to "
+                    "env.agent_options.pass_env"
                 )
             what = f"env.command: the command ended with exit code {done.code}: {redact(message)[:500]}"
             raise TransientError(what, retry_after=trouble.wait, overloaded=trouble.kind == "limit")

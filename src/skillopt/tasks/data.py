@@ -220,8 +220,8 @@ def _lines(file: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
         for number, raw in enumerate(iter(lambda: stream.readline(LONGEST_LINE + 1), b""), 1):
             if len(raw) > LONGEST_LINE:
                 raise UserError(
-                    f"{file}:{number}: the line is longer than {LONGEST_LINE >> 20} MB; an item is one line: put line "
-                    "ends between items, and long texts into separate files"
+                    f"{file}:{number}: the line is longer than {LONGEST_LINE >> 20} MB; write each item on a line of "
+                    "its own, and put long texts into separate files"
                 )
             try:
                 text = raw.decode("utf-8-sig" if number == 1 and encoding == "utf-8" else encoding)
@@ -246,8 +246,8 @@ def _json_array(file: Path, encoding: str) -> list[Any]:
     size = file.stat().st_size
     if size > LARGEST_JSON:
         raise UserError(
-            f"{file}: is one JSON array of {size >> 20} MB, and at most {LARGEST_JSON >> 20} MB are read at once; save "
-            "it as JSON lines (.jsonl)"
+            f"{file}: is one JSON array of {size >> 20} MB, but SkillOpt reads at most {LARGEST_JSON >> 20} MB at "
+            "once; save the items as JSON lines (.jsonl)"
         )
     try:
         rows = json.loads(file.read_bytes().decode("utf-8-sig" if encoding == "utf-8" else encoding))
@@ -296,8 +296,8 @@ def _header(file: Path, cells: list[str], any_names: bool) -> list[str]:
     names = [cell.strip() for cell in cells]
     if "question" not in names and not any_names:
         raise UserError(
-            f"{file}:1: the header has no column 'question' (it has: {', '.join(names)[:200]}); name the columns "
-            f"question and answer (optional: id, context, type), or let `{_init(file)}` find them"
+            f"{file}:1: the header has no column 'question' (it has: {', '.join(names)[:200]}); rename the "
+            f"columns to 'question' and 'answer' (optional: 'id', 'context', 'type'), or let `{_init(file)}` find them"
         )
     if twice := next((name for name in names if names.count(name) > 1), ""):
         raise UserError(f"{file}:1: the column '{twice}' is twice in the header; rename one of the two")
@@ -322,7 +322,7 @@ def item_from(where: str, row: Any, *, answers: bool = True, ids: bool = True) -
     for name, value in row.items():
         if _HALF.search(json.dumps([name, value], ensure_ascii=False)):
             raise UserError(
-                f"{where}: {name!a}: contains an unpaired surrogate, which is not text; repair or remove it"
+                f"{where}: {name!a}: contains an unpaired surrogate, which is not text; repair or remove the field"
             )
     row = _as_people_write_it(row)
     if "id" not in row and not ids:
@@ -330,7 +330,7 @@ def item_from(where: str, row: Any, *, answers: bool = True, ids: bool = True) -
     try:
         item = Item.model_validate(row)
     except ValidationError as error:
-        raise UserError(f"{where}: {first_problem(error)}; an item has id, question and answers") from None
+        raise UserError(f"{where}: {first_problem(error)}; an item has 'id', 'question' and 'answers'") from None
     if (answers and not item.answers and not item.get("scoring")) or not all(answer.strip() for answer in item.answers):
         raise UserError(f"{where}: answers: needs at least one answer, and none may be empty")
     if not item.id.strip() or not item.question.strip():

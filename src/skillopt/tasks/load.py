@@ -26,7 +26,7 @@ def load_object(reference: str, where: str) -> Any:
     if not is_reference(reference):
         raise UserError(f"{where}: '{reference}' must have the form module:name or file.py:name")
     if module_name.endswith(".py") and not Path(module_name).is_file():
-        raise UserError(f"{where}: '{module_name}' does not exist; give a Python file and a name in it: file.py:fn")
+        raise UserError(f"{where}: '{module_name}' does not exist; give an existing Python file, as in 'file.py:fn'")
     try:
         module = module_of(module_name)
     except Exception as error:  # any error of the user's module

@@ -49,9 +49,9 @@ def own_env(
     """Make the env from a program's arguments. Returns the config, which then names the env's data; and the env, or
     None if the config alone is enough to make the env."""
     if tasks is not None and env is not None:
-        raise UserError("tasks and env: an env has its own tasks; give one of the two")
+        raise UserError("give either 'tasks' or 'env', because an env has its own tasks")
     if agent is not None and config.env.command:
-        raise UserError("agent and env.command: both would do the tasks; give one of the two")
+        raise UserError("give either 'agent' or 'env.command', because each of them does the tasks")
     section = config.env
     if tasks is not None:
         splits = read_tasks(
@@ -117,7 +117,9 @@ def read_tasks(
     if isinstance(tasks, Mapping):
         named = {"val" if name == "validation" else name: rows for name, rows in tasks.items()}
         if set(named) != set(SPLITS):
-            raise UserError(f"tasks: has the splits {', '.join(map(str, tasks)) or 'none'}; give train, val and test")
+            raise UserError(
+                f"tasks: needs the splits 'train', 'val' and 'test', not: {', '.join(map(str, tasks)) or 'none'}"
+            )
         return {split: _unique(_placed(named[split], f"tasks[{split!r}]", answers, columns)) for split in SPLITS}
     return _divided(without_copies(_placed(tasks, "tasks", answers, columns))[0], "tasks", ratios, seed)
 

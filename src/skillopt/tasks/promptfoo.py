@@ -72,8 +72,8 @@ def read_promptfoo(file: Path) -> Iterator[PromptfooCase]:
         raise UserError(f"{file}: cannot be read as YAML ({error})") from None
     tests = at(value, "tests")
     if not isinstance(tests, list):
-        kind = f"'{tests[:80]}', and files are not read" if isinstance(tests, str) else "missing"
-        raise UserError(f"{file}: tests: is {kind}; a config of promptfoo has a list of tests with vars and assert")
+        kind = f"'{tests[:80]}', and tests in other files are not read" if isinstance(tests, str) else "missing"
+        raise UserError(f"{file}: tests: is {kind}; write a list of tests there, each with 'vars' and 'assert'")
     given = at(value, "prompts")
     listed = given if isinstance(given, list) else [] if given is None else [given]
     prompts = [each if isinstance(each, str) else str(at(each, "raw") or "") for each in listed]

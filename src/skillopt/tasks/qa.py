@@ -148,7 +148,7 @@ def _refuse_own_scoring(splits: Mapping[str, Sequence[Item]]) -> None:
         if item.get("scoring") not in {None, "", "exact"}:
             raise UserError(
                 f"env.scoring: is 'exact', but the task '{item.id}' names its own scorer ('{item['scoring']}'); set "
-                "env.scoring=by_task, or remove the task's field scoring"
+                "env.scoring=by_task, or remove the field 'scoring' from the task"
             )
 
 
@@ -164,6 +164,6 @@ def load_items(config: EnvConfig, *, answers: bool = True) -> dict[str, list[Ite
         )
     if config.columns:
         raise UserError(
-            "env.columns: works only with env.data; in env.split_dir, the columns must be named id, question and answer"
+            "env.columns: works only with env.data; in env.split_dir, name the columns 'id', 'question' and 'answer'"
         )
     return read_splits(config.split_dir, answers=answers)

@@ -52,7 +52,7 @@ def open_scorer(config: EnvConfig, root: Path = Path()) -> Scorer:
     if reference := scoring if is_reference(scoring) else plugins.reference("scorers", scoring):
         return OwnScorer(reference, OwnOptions.read(options, "env.scoring_options"))
     names = ", ".join([*sorted(SCORERS), "judge", "files", "command", "by_task", *plugins.names("scorers")])
-    raise UserError(f"env.scoring: unknown '{scoring}'; known are: {names}, or your function as scorer.py:fn")
+    raise UserError(f"env.scoring: unknown '{scoring}'; known are: {names}; or give your own function as scorer.py:fn")
 
 
 class ScorerPool:

@@ -182,7 +182,7 @@ def divide(
     for name in SPLITS:
         if name not in result.values():
             raise UserError(
-                f"the {name} split would be empty: {len(items)} different tasks are too few to divide by "
+                f"the {name} split would be empty: {len(items)} different tasks are too few for the shares "
                 f"{', '.join(f'{split} {ratios[split]:g}' for split in SPLITS)}; add tasks, or change env.split"
             )
     return result
@@ -236,9 +236,9 @@ def _refuse_changes(file: Path, written: Path, items: Sequence[Item], saved: Map
     shown = f" ({', '.join(new[:3])}{' …' if len(new) > 3 else ''})" if new else ""
     raise UserError(
         f"{file}: {len(new)} tasks are new or changed{shown} and {gone} are gone since the split was written to "
-        f"{written}; run `skillopt split {shlex.quote(str(file))} --extend` to distribute the new tasks and to keep "
-        "the others in their splits, or run it with `--renew` to make a new split (do not compare its test scores with "
-        "earlier ones)"
+        f"{written}. To distribute the new tasks and keep the others in their splits, run `skillopt split "
+        f"{shlex.quote(str(file))} --extend`. To make a new split, use `--renew` instead; do not compare test scores "
+        "of the new split with earlier test scores"
     )
 
 

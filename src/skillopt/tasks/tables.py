@@ -109,9 +109,9 @@ def read_hub(source: str) -> Iterator[Row]:
     except Exception as error:  # the library raises errors of many kinds
         reason = next(iter(str(error).splitlines()), "")[:300]
         raise UserError(
-            f"{source}: cannot be loaded: {type(error).__name__}: {reason}; check its name (and HF_TOKEN if it is "
-            "gated); to use it without a network later, load it once with a network, then set "
-            "HF_HUB_OFFLINE=1"
+            f"{source}: cannot be loaded: {type(error).__name__}: {reason}; check the name of the data set (and "
+            "HF_TOKEN if the data set is gated). To work without a network later, load the data set once with a "
+            "network, then set HF_HUB_OFFLINE=1"
         ) from None
     yield from _data_set_rows(source, data)
 
@@ -120,7 +120,8 @@ def _only_split(source: str, splits: list[str]) -> str:
     if len(splits) == 1 or "train" in splits:
         return "train" if "train" in splits else splits[0]
     raise UserError(
-        f"{source}: has the splits {', '.join(splits) or 'none'}; name one: {source}#{(splits or ['test'])[0]}"
+        f"{source}: has the splits {', '.join(splits) or 'none'}; add one of them, such as: "
+        f"{source}#{(splits or ['test'])[0]}"
     )
 
 

@@ -162,7 +162,7 @@ def _coding_agent(config: EnvConfig) -> CommandAgent:
     if preset is None or preset.task_mode is None:
         agents = ", ".join(task_presets())
         raise UserError(
-            f"env.command: env.name=trigger takes a coding agent ({agents}); to ask a model, remove env.command"
+            f"env.command: must be a coding agent ({agents}) with env.name=trigger; to ask a model, remove env.command"
         )
     return CommandAgent(config, Workspaces(Path()))
 
@@ -204,8 +204,8 @@ def _others(folder: str, trained: str, option: str) -> dict[str, str]:
     for name in (NO_SKILL, "several", *sorted(_LEAVE)) if option == "skills" else ():
         if (Path(folder) / name / FILE).is_file():
             raise UserError(
-                f"env.options.skills: '{folder}/{name}': no skill can have the name '{name}', because it is an answer; "
-                "rename the package"
+                f"env.options.skills: '{folder}/{name}': a skill cannot have this name, because '{name}' is a reserved "
+                "answer; rename the package"
             )
     packages = [checked_package(file.parent) for file in sorted(Path(folder).glob(f"*/{FILE}"))]
     return {package.name: package.description for package in packages if package.name != trained}

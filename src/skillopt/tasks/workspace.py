@@ -93,7 +93,9 @@ class Workspaces:
         for name in ("workspace", "files") if item.id not in self._given else ():
             files |= read_files(fields.get(name), self._root, f"{where}: {name}", self.most)
         if clash := next((name for name in files if any(str(up) in files for up in PurePosixPath(name).parents)), ""):
-            raise UserError(f"{where}: workspace: '{clash}' is below a file; a path is a file or a folder, not both")
+            raise UserError(
+                f"{where}: workspace: a folder above '{clash}' is also given as a file; use different names"
+            )
         total = sum(
             len(content) if isinstance(content, bytes) else content.stat().st_size for content in files.values()
         )
@@ -113,7 +115,7 @@ def read_files(source: Any, root: Path, where: str, most: int) -> dict[str, Cont
         files = {checked_name(str(name), where): str(text).encode() for name, text in source.items()}
         return dict(sorted(files.items()))
     if not isinstance(source, str):
-        raise UserError(f"{where}: must be the name of a folder, or an object of path → text")
+        raise UserError(f"{where}: must be the name of a folder, or an object that maps paths to texts")
     folder = (root / source).resolve()
     if not folder.is_relative_to(root.resolve()):
         raise UserError(f"{where}: '{source}' leads out of {root}; it must be a folder below {root}")
@@ -148,7 +150,8 @@ def checked_name(name: str, where: str) -> str:
     odd = not name.isprintable() or "\\" in name or len(name) > 500
     if not path.parts or path.is_absolute() or ".." in path.parts or odd:
         raise UserError(
-            f"{where}: '{name[:100]!a}' leads out of the workspace or is not a file name; use a relative path"
+            f"{where}: {name[:100]!a} leads out of the workspace or is not a file name; use a path such as "
+            "'folder/file.txt'"
         )
     return path.as_posix()
 

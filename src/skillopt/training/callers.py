@@ -29,8 +29,8 @@ async def open_env(config: Config, env: Env | None = None) -> AsyncIterator[Env]
     if env is None and provider_of(name).is_function and not config.env.agent and not config.env.command:
         function = split_name(name)[1]
         raise UserError(
-            f"{name}: the agent of this run is a Python function, and the config has no file for it; pass the function "
-            f"in your program (skillopt.compare(…, agent={function})), or name its file: env.agent=FILE.py:{function}"
+            f"{name}: the agent of this run is a Python function, and the config does not say in which file; give the "
+            f"function in your program (skillopt.compare(…, agent={function})), or set env.agent=FILE.py:{function}"
         )
     opened = as_env(env) if env else tasks.open_env(config)
     try:

@@ -55,8 +55,8 @@ async def end_epoch(
     knowledge = optimizer_context(state, optimizer.learning_rate, ctx)
     compared = finished and optimizer.use_slow_update and ctx.epoch >= 2
     comparison, pairs = await compare(state, previous, skill, ctx) if compared else (None, [])
-    tried = any(step.epoch == ctx.epoch for step in state.tried) or bool(pairs)  # else there is nothing to note
-    asked = tried and optimizer.use_meta_skill and not isinstance(ctx.optimizer.model, NoModel)
+    skipped = state.counts.run == state.counts.skipped and not state.tried  # no failures, or no edits: nothing to note
+    asked = not skipped and optimizer.use_meta_skill and not isinstance(ctx.optimizer.model, NoModel)
     notes = ctx.background.start(meta_skill(previous, skill, pairs, knowledge, ctx)) if asked else None
     slow = None
     if comparison:
@@ -195,7 +195,7 @@ def _why_none(answer: CheckedReply[str] | None, ctx: Context) -> str:
     if not ctx.config.optimizer.use_meta_skill:
         return "optimizer.use_meta_skill is false"
     without = isinstance(ctx.optimizer.model, NoModel)
-    return "this run has no optimizer model" if without else "no edit was tried in this epoch"
+    return "this run has no optimizer model" if without else "no edit was tried"
 
 
 _EQUAL = "both epochs ended with the same skill"

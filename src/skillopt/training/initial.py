@@ -36,9 +36,9 @@ def initial_of(config: Config) -> Skill:
     if config.env.name != "trigger":
         return skill
     if file is None:
-        raise UserError("train.init_skill: not a package; name the SKILL.md whose description is trained")
+        raise UserError("train.init_skill: is not a package; give the SKILL.md whose description is to be trained")
     if not config.env.options.get("package"):
-        raise UserError("env.options.package is empty; name the package to train, or use --description")
+        raise UserError("env.options.package is empty; set it to the package to train, or use --description")
     return Skill(open_package(file).description)
 
 
@@ -66,7 +66,7 @@ def given_feedback(config: Config) -> list[Comment]:
     path = Path(config.gradient.feedback)
     path = path / "comments.jsonl" if path.is_dir() else path.resolve()
     if not path.is_file():
-        fix = "name the folder of a run that has comments, or leave the key empty"
+        fix = "give the folder of a run that has comments, or leave the key empty"
         raise UserError(f"gradient.feedback: '{config.gradient.feedback}' has no comments.jsonl; {fix}")
     comments = feedback_of(path)
     refuse_secrets(" ".join(comment.text for comment in comments), f"gradient.feedback: '{path}'")
@@ -83,7 +83,7 @@ def given_notes(config: Config) -> str:
     except (UserError, Damaged, OSError) as error:
         raise UserError(f"train.init_notes: {error}") from None
     if state is None or not state.memory:
-        fix = "name a run that has ended an epoch with optimizer.use_meta_skill, or leave the key empty"
+        fix = "give a run that has ended an epoch with optimizer.use_meta_skill, or leave the key empty"
         raise UserError(f"train.init_notes: '{folder}' has no notes; {fix}")
     refuse_secrets(state.memory, f"train.init_notes: '{folder}'")
     return state.memory

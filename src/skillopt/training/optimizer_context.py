@@ -15,12 +15,13 @@ from skillopt.skill.tokens import count_tokens
 from skillopt.tasks.agents import task_text
 from skillopt.tasks.as_score import NOT_DESCRIBED
 from skillopt.tasks.base import Item, Trajectory
-from skillopt.tasks.failure_kinds import choices_of, count_kinds, output_tokens
+from skillopt.tasks.failure_kinds import KINDS, choices_of, count_kinds, failure_kind, output_tokens
 from skillopt.training.context import Context
 from skillopt.training.edits.carry import slots
 from skillopt.training.edits.similarity import normal_name
 from skillopt.training.edits.update import EXAMPLES, limits_of, update
 from skillopt.training.gates.base import Verdict, changed_types, mean
+from skillopt.training.gates.strict import SOLVED
 from skillopt.training.requests.blocks import MOST_ANSWERS, data_line, ends
 from skillopt.training.requests.compose import PENDING
 from skillopt.training.requests.context import (
@@ -192,6 +193,7 @@ def remember(state: State, work: StepWork, probed: Sequence[Trajectory], ctx: Co
     causes: dict[str, str] = {}
     for pattern in (pattern for patch in read for pattern in patch.patterns):
         causes.setdefault(normal_name(pattern.name), f"{pattern.name}: {pattern.cause}"[:LONGEST_CAUSE])
+    choices = choices_of(item.answer for item in ctx.env.items("train"))
     passed = {t.item_id for t in work.results if isinstance(t, Trajectory) and t.score.hard >= 1}
     pending = {edit.id for edit in state.pending}
     edits = tuple(_fates(work, pending))[:MOST_EDITS]
@@ -207,23 +209,26 @@ def remember(state: State, work: StepWork, probed: Sequence[Trajectory], ctx: Co
         paired_gain=verdict.paired_gain,
         remeasured=verdict.remeasured,
         measured=len(verdict.evidence),
+        failed_before=sum(row.before < SOLVED for row in verdict.evidence),
         gained=sum(row.change > 0 for row in verdict.evidence),
         lost=sum(row.change < 0 for row in verdict.evidence),
-        lost_kinds=count_kinds(_broken(verdict), choices_of(item.answer for item in ctx.env.items("train"))),
+        lost_kinds=count_kinds(_broken(verdict), choices),
         edits=edits,
         helped=helped,
         broke=broke,
         causes=tuple(causes.values())[:MOST_EDITS],
-        outputs=tuple(_output(t, solved_before=t.item_id in passed) for t in probed),
+        outputs=tuple(_output(t, choices, solved_before=t.item_id in passed) for t in probed),
     )
     state.tried = [*state.tried, tried][-MOST_STEPS:]
 
 
-def _output(trajectory: Trajectory, *, solved_before: bool) -> dict[str, str]:
+def _output(trajectory: Trajectory, choices: Collection[str], *, solved_before: bool) -> dict[str, str]:
     texts = {"task": trajectory.input, "output": trajectory.output, "expected": " | ".join(trajectory.answers[:1])}
     shown = {name: ends(text, LONGEST) for name, text in texts.items() if text}
     if tokens := output_tokens(trajectory):
         shown["output_tokens"] = str(tokens)
+    if trajectory.score.hard < 1:
+        shown["failure"] = KINDS[failure_kind(trajectory, choices)]
     yes_or_no = {"solved_before": solved_before, "solved": trajectory.score.hard >= 1}
     return {**shown, **{name: "yes" if value else "no" for name, value in yes_or_no.items()}}
 

@@ -216,7 +216,7 @@ def _read_state(run: RunDirectory, config: Config) -> State | None:
         how = f"by SkillOpt {begun}, which trains by another method. {verb} it with that version (pip install "
         how += f"skillopt=={begun})"
     raise UserError(
-        f"{run.root}: this run was begun {how}, or start a new run with --fresh, which uses the paid replies again"
+        f"{run.root}: this run was begun {how}, or start a new run with --fresh (paid replies are used again)"
     )
 
 

@@ -59,7 +59,10 @@ async def _score_nothing(env: Env, items: Sequence[Item]) -> None:
             trouble = f"the scorer failed on task '{item.id}': {type(error).__name__}: {error}"
         else:
             return
-    raise UserError(f"{trouble} (the output was empty; a scorer must score any text; nothing was paid for yet)")
+    raise UserError(
+        f"{trouble}. SkillOpt tried the scorer with an empty output, and nothing was paid for yet; "
+        "a scorer must score any text"
+    )
 
 
 _TRIED = 10

@@ -82,11 +82,13 @@ def _none_better(summary: Summary, tasks: int, lost: Sequence[str], settings: Se
     if summary.steps.indecisive:
         which = f"{summary.steps.indecisive} of {tried}" if summary.steps.rejected else f"the {tried}"
         return f"{val} are too few to tell the effect of {which} from chance", f"more validation tasks{more}"
+    only = summary.steps.rejected == 1
+    none_better = f"{'the only candidate was not' if only else f'none of {tried} was'} better on {val}"
     if tasks < FEW:
-        least = f"so few tasks cannot show a gain below {1 / max(1, tasks):.2f}"
-        return f"none of {tried} was better on {val}; {least}", f"at least 30 validation tasks{more}"
+        least = f"with so few tasks, a gain below {1 / max(1, tasks):.2f} cannot be seen"
+        return f"{none_better}; {least}", f"at least 30 validation tasks{more}"
     replies = f"; {_lost(lost)}" if lost else ""
-    return f"none of {tried} was better on {val}{replies}", learn_more(settings)
+    return f"{none_better}{replies}", learn_more(settings)
 
 
 def _tried(summary: Summary) -> str:

@@ -1,4 +1,4 @@
-"""Everything about a run that a report shows, read once."""
+"""Reads, in one pass, everything about a run that a report shows."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class GameEnv(Env):
     def _item(self, item: Item) -> GameItem:
         recipe, game = item.get("recipe"), item.get("game")
         if bool(recipe) == bool(game):
-            raise UserError(f"item '{item.id}': needs either game (a file) or recipe")
+            raise UserError(f"item '{item.id}': needs either the field 'game' (a file) or the field 'recipe'")
         game = made_of(self.package, recipe).name if recipe else _hash(self.file(item).read_bytes())
         return GameItem.model_validate({**item.model_dump(), "digest": game})
 

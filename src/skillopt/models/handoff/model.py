@@ -32,7 +32,7 @@ class HandoffModel(ChatModel):
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         if self.box is None:
-            raise FatalError("handoff: letters need a folder; name one as handoff:FOLDER")
+            raise FatalError("handoff: the letters need a folder; write the model's name as handoff:FOLDER")
         stage = request.schema.name if request.schema else "text"
         try:
             letter = self.box.post(request, stage)

@@ -63,7 +63,7 @@ def _import_ray() -> Any:
     try:
         import ray
     except ImportError:
-        raise UserError("hardware.executor: 'ray' needs an extra; run: pip install 'skillopt[ray]'") from None
+        raise UserError("hardware.executor: 'ray' is not installed; run: pip install 'skillopt[ray]'") from None
     return ray
 
 

@@ -29,8 +29,8 @@ class ProcessExecutor(PooledExecutor):
             sent = pickle.dumps((sys.path, pickle.dumps(make)))
         except Exception as error:  # any error of an env's classes
             raise UserError(
-                f"hardware.executor: this env cannot be sent to processes ({error}); name its functions in the config "
-                "(`scorer.py:fn`), or define its functions and classes at the top level of a module"
+                f"hardware.executor: this env cannot be sent to processes ({error}); give its functions in the config "
+                "as `scorer.py:fn`, or define its functions and classes at the top level of a module"
             ) from None
         super().__init__(max(1, min(cores(), workers)), "this machine", sent)
 

@@ -176,9 +176,10 @@ def require(mode: Mode) -> None:
     why = _tried(mode)
     if why and mode == "namespaces":
         raise UserError(
-            f"sandbox: programs cannot be isolated on this machine ({why}). The sandbox needs Linux 5.12 or newer with "
-            "user namespaces for this user: start a container with --security-opt seccomp=unconfined; on Ubuntu 24 set "
-            "sysctl kernel.apparmor_restrict_unprivileged_userns=0. Or set env.options={sandbox: limits}; generated "
+            f"sandbox: programs cannot be isolated on this machine ({why}). The sandbox needs Linux 5.12 or newer, and "
+            "this user must be allowed to create user namespaces. To allow this in a container, start the container "
+            "with `--security-opt seccomp=unconfined`. To allow this on Ubuntu 24, run "
+            "`sysctl kernel.apparmor_restrict_unprivileged_userns=0`. Or set env.options={sandbox: limits}; generated "
             "programs can then read this machine's files"
         )
     if why:

@@ -102,7 +102,7 @@ def _use(verdict: Verdict, candidate: Skill, ctx: Context) -> TaskUse:
     if use is None or any(unknown.get(name) for name in floors):
         names = ", ".join(name for name in _USE if name in floors)
         raise UserError(
-            f"evaluation.floors: {names}: the target reports no usage, or the gate '{verdict.gate}' keeps no "
-            "trajectories; remove these floors"
+            f"evaluation.floors: {names}: cannot be checked, because the target reports no usage or the gate "
+            f"'{verdict.gate}' keeps no trajectories; remove these floors"
         )
     return use

@@ -42,19 +42,19 @@ def check_folder(folder: str) -> None:
         return
     known = ", ".join(f"{name}.md" for name in NAMES)
     if not Path(folder).is_dir():
-        raise UserError(f"gradient.prompts_dir: '{folder}' is not a folder; name a folder with any of {known}")
+        raise UserError(f"gradient.prompts_dir: '{folder}' is not a folder; give a folder with some of: {known}")
     names = sorted(path.stem for path in Path(folder).glob("*.md") if path.stem != "README")
     if unknown := [name for name in names if name not in NAMES]:
         raise UserError(f"gradient.prompts_dir: '{folder}/{unknown[0]}.md' is not a prompt's name; known are: {known}")
     if not names:
-        raise UserError(f"gradient.prompts_dir: '{folder}' has no prompt; put any of these there: {known}")
+        raise UserError(f"gradient.prompts_dir: '{folder}' has no prompt; put some of these files there: {known}")
     for name in names:
         try:
             empty = not load(name, folder).strip()
         except UnicodeDecodeError:
             raise UserError(f"gradient.prompts_dir: '{folder}/{name}.md' is not UTF-8 text") from None
         if empty:
-            raise UserError(f"gradient.prompts_dir: '{folder}/{name}.md' is empty; remove it to use the package's own")
+            raise UserError(f"gradient.prompts_dir: '{folder}/{name}.md' is empty; remove it to use SkillOpt's prompt")
 
 
 def fingerprint(folder: str = "") -> str:

@@ -29,6 +29,8 @@ MOST_ANSWERS = 3
 MARKER = 12
 """The number of tokens of the note that replaces cut text. If a text is too long by at most this number, it is not
 cut."""
+_CLOSES = re.compile(r"<(?=\s*/)")
+"""The beginning of a closing tag."""
 LEFT_OUT = "tokens left out …]"
 """The end of the note that `trim_middle` writes in place of the text that it cuts out."""
 
@@ -50,7 +52,7 @@ def blocks_in(text: str, tag: str) -> list[tuple[str, str]]:
 
 def data_line(row: object) -> str:
     """One line of JSON; no text in it can close the block around it."""
-    return json.dumps(row, ensure_ascii=False).replace("<", "\\u003c")
+    return _CLOSES.sub(r"\\u003c", json.dumps(row, ensure_ascii=False))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -410,7 +410,8 @@ def _tried_line(tried: Tried, shared: SharedText, longest: int, waiting: Collect
         kinds = ", ".join(f"{count} {KINDS[kind]}" for kind, count in tried.lost_kinds.items())
         counts = f"{tried.gained} solved that failed before, {tried.lost} failed that were solved before"
         counts += f" ({kinds})" if kinds else ""
-        row["of_the_validation_tasks"] = f"{tried.measured} tried, until enough was known: {counts}"
+        known = f"{tried.measured} tried, until enough was known ({tried.failed_before} of them had failed before)"
+        row["of_the_validation_tasks"] = f"{known}: {counts}"
     types = {"task_types_helped": list(tried.helped), "task_types_broken": list(tried.broke)}
     seen = [{name: trim_middle(shared.rest(text), LONGEST_SEEN) for name, text in row.items()} for row in tried.outputs]
     lists: dict[str, Sequence[object]] = {**types, "causes": tried.causes, "training_tasks_with_all_edits": seen}

@@ -18,7 +18,7 @@ MOST = 0.5
 FEW = 0.2
 SEVERAL = 3
 """If there are fewer failures than this, a majority of them says nothing."""
-GOOD = 0.8
+GOOD = 0.9
 """The minimum share of solved tasks that shows that the target follows the skill."""
 
 
