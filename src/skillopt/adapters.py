@@ -130,8 +130,9 @@ class GepaEnv(Env):
 
 
 def _fingerprint(adapter: GepaAdapter, component: str, others: Mapping[str, str]) -> str:
-    """A hash of the adapter's source and settings: if the model or the metric changes, a new run begins. Whole numbers
-    and lists are left out: if an adapter counted its calls in one of them, each use would begin a new run."""
+    """A hash of the adapter's source and settings: if the model or the metric changes, a new run begins. The hash
+    ignores the values of whole numbers and lists, because an adapter may count its calls in them; each use would then
+    begin a new run."""
 
     def shown(value: object) -> object:
         if value is None or isinstance(value, str | bool | float):

@@ -191,8 +191,7 @@ def _functions(name: str, parts: Any) -> None:
 
 
 def shows_progress(chosen: Progress | None) -> Progress:
-    """Return the caller's choice. If the choice is None, return True in a notebook or on a terminal, and False
-    elsewhere."""
+    """Return the caller's choice or, if that choice is None: True in a notebook or on a terminal, False elsewhere."""
     _one_of("progress", chosen, (None, True, False, "json"))
     return (in_notebook() or sys.stdout.isatty()) if chosen is None else chosen
 

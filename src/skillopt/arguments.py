@@ -1,4 +1,4 @@
-"""The keyword arguments of the API's functions, such as `train` and `evaluate`: config keys, and objects.
+"""The keyword arguments of the API's functions (`train`, `evaluate`, …). A keyword is a config key or takes an object.
 
 Editors read the types below and in keywords.py. Notebooks do not read types, so `named_by` adds the same keywords to
 the functions at run time.
@@ -66,7 +66,8 @@ class InputParts(TypedDict, total=False):
 
 
 class TrainingParts(InputParts, total=False):
-    """Keywords for other parts of a training. An object replaces the part that the config names."""
+    """Keywords for all parts of a training, not only tasks and models. An object replaces the part that the config
+    names."""
 
     skill: Skill | str | Path | None
     """The initial skill: a Skill, its text, or the path of its file or package."""

@@ -20,7 +20,7 @@ class FunctionCall(TypedDict):
 
 
 class ToolCall(TypedDict):
-    """A model's call of a tool, in the form of the OpenAI chat protocol."""
+    """A model's call of a tool, in the format of the OpenAI chat protocol."""
 
     id: str
     type: str
@@ -40,7 +40,8 @@ class ContentPart(TypedDict, total=False):
 
 
 class Message(TypedDict, total=False):
-    """One message in the form of the OpenAI chat protocol. Fields that an endpoint or an agent adds are kept."""
+    """One message in the format of the OpenAI chat protocol. Fields that an endpoint or an agent adds stay in the
+    message."""
 
     role: str
     """The message's role: `system`, `user`, `assistant` or `tool`."""
@@ -59,7 +60,7 @@ class FunctionDefinition(TypedDict):
 
 
 class ToolDefinition(TypedDict):
-    """The description of a function that the target may call, in the form of the OpenAI chat protocol."""
+    """The description of a function that the target may call, in the format of the OpenAI chat protocol."""
 
     type: str
     function: FunctionDefinition
@@ -81,7 +82,7 @@ class ResponseFormat(TypedDict, total=False):
 
 
 class CompletionBody(TypedDict, total=False):
-    """The body of a request for a chat completion, in the form of the OpenAI chat protocol."""
+    """The body of a request for a chat completion, in the format of the OpenAI chat protocol."""
 
     model: str
     messages: list[Message]

@@ -45,7 +45,7 @@ PARTS = ("tasks", "scorer", "agent", "skill", "analysts", "gate", "vetoes", "sch
 ConfigLike = Config | str | Path | KeysLike | Sequence[KeysLike] | None
 """A config, the path of a config file, or a dict of sections; a list is read as tasks."""
 SkillLike = Skill | str | Path
-"""A Skill, the text of a skill, or a name: a path, or `initial` or `best` (the skills of the config's run)."""
+"""A Skill, the text of a skill, its path, or one of the names `initial` and `best` (the skills of the config's run)."""
 _PATH = re.compile(r"(?:~|\.{1,2})?/.*|\S*|.*\.(?:md|markdown|txt)")
 """Matches a string that looks like a path, not like the text of a skill: a single word, or a string that begins like a
 path or ends like a file name."""
@@ -174,8 +174,8 @@ def _add(keys: Keys, section: str, values: KeysLike) -> None:
 
 
 def _plain(tree: Any, functions: Functions) -> Any:
-    """Return a config or keywords without functions as the values of `agent` and `scoring`, at the top or in the
-    section `env`. Put these functions into `functions`."""
+    """Return a config or keywords without `agent` and `scoring` if their values are functions; put these functions into
+    `functions`. Both keys may be at the top or in the section `env`."""
     if not isinstance(tree, Mapping):
         return tree
     plain: Keys = {}

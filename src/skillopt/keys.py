@@ -111,7 +111,7 @@ def refuse_keys(tree: Mapping[str, Any], where: str) -> None:
 
 
 def refuse_secrets(text: str, where: str, known: Secrets | None = None) -> None:
-    """Raise UserError if a text contains a secret of the environment. The caller would store and show the text."""
+    """Raise UserError if a text, which the caller wants to store and show, contains a secret of the environment."""
     for secret, name in (secrets() if known is None else known).items():
         if secret in text:
             raise UserError(
@@ -189,7 +189,7 @@ def secrets() -> Secrets:
 
 
 def remember(token: str) -> None:
-    """Treat a token that SkillOpt fetched as a secret; no environment variable has it."""
+    """Add a token to the secrets: SkillOpt fetched the token, so no environment variable contains it."""
     if len(token) >= _SHORTEST:
         _fetched[token] = "a fetched token"
 

@@ -70,9 +70,10 @@ class OptimizerKeys(TypedDict, total=False):
     """The lowest learning rate, in edits per step. `null` (in configs of earlier versions) means 1."""
     lr_scheduler: str
     """The schedule of the learning rate. With `cosine` and `linear`, the rate falls from `learning_rate` to
-    `min_learning_rate` over the run, along that curve. With `constant`, only steps that are not accepted lower the
-    rate. `auto` means `cosine` if the run has at least 16 steps and the initial skill has fewer than 200 tokens;
-    else it means `constant`. Any other value is the name of an entry point of the group `skillopt.schedules`."""
+    `min_learning_rate` over the run, along the curve of that name. With `constant`, only steps that are not
+    accepted lower the rate. `auto` means `cosine` if the run has at least 16 steps and the initial skill has fewer
+    than 200 tokens; else it means `constant`. Any other value is the name of an entry point of the group
+    `skillopt.schedules`."""
     reject_decay: float
     """After a rejected or indecisive step, the learning rate is multiplied by this factor. An accepted step undoes
     one such decrease."""
@@ -291,8 +292,8 @@ class FlatEnvKeys(TypedDict, total=False):
 
     name: str
     """The kind of tasks: `qa` (questions with answers), `sim` (the simulated world), `trigger` (when to load a
-    skill), `folders` (task folders in Harbor's form), the name of a benchmark (docs/benchmarks.md) or of a plug-in,
-    or `module:Class`."""
+    skill), `folders` (task folders in Harbor's format), the name of a benchmark (docs/benchmarks.md) or of a plug-
+    in, or `module:Class`."""
     task: str
     """A description of the tasks in a sentence or two, for the optimizer; empty: the env's own description."""
     benchmark: str
@@ -316,7 +317,7 @@ class FlatEnvKeys(TypedDict, total=False):
     scoring_note: str
     """A note on the scorer for the optimizer: what gives partial credit, whether order counts, …"""
     scoring_options: Mapping[str, JsonValue]
-    """Options of the scorer, such as `{tolerance: 0.01}`; for your own function, such as `{timeout: 10, memory_mb:
+    """Options of the scorer, such as `{tolerance: 0.01}`. Example for your own function: `{timeout: 10, memory_mb:
     2048}`."""
     command: str | list[str]
     """A command line that does the tasks (it reads the task on stdin and prints the answer on stdout), or a coding
@@ -336,7 +337,7 @@ class EnvKeys(FlatEnvKeys, total=False):
     """The section `env`."""
 
     split: Mapping[str, float]
-    """The share of the items of `env.data` in each split. It is only read if no split is saved yet."""
+    """The share of the items of `env.data` in each split. The shares are only read if no split is saved yet."""
     agent: str | Callable[..., Any]
     """The agent that does the tasks. `module:fn` or `file.py:fn`: your function. `shell`: the target model with a
     sandboxed shell, for tasks with files. Empty: the target model gets one question and gives one reply."""
@@ -360,8 +361,8 @@ class HardwareKeys(TypedDict, total=False):
     others."""
     max_retries: int
     """The maximum number of retries of a call that failed for a temporary reason (5xx, timeouts, resets). For calls
-    that the endpoint rejects (429, 503, 529), only `max_retry_seconds` limits the retries. 0: no call is
-    retried."""
+    that the endpoint rejects (429, 503, 529), only `max_retry_seconds` limits the retries. With `max_retries: 0`,
+    no call is retried."""
     max_retry_seconds: float
     """A call may be retried for this number of seconds after its first try. If an endpoint asks for a longer wait
     (Retry-After), the run stops at once and can be continued later."""

@@ -29,12 +29,13 @@ class Provider:
     roles: tuple[str, ...] = ("target", "optimizer")
     """The roles that the models can have."""
     role_hint: str = ""
-    """The end of the error message if a config gives a model a role that is not in `roles`."""
+    """The end of the error message about a model whose role in the config is not in `roles`."""
     needs_model: bool = True
     """False if the prefix alone names a model."""
 
     key_variable: str = ""
-    """The environment variable that has the key; empty means PREFIX_API_KEY."""
+    """The environment variable that has the key; if empty, it is named after the prefix (`OPENAI_API_KEY` for
+    `openai`)."""
     key_optional: bool = False
     """True if the models can be called without a key."""
     url: str = ""
@@ -63,7 +64,7 @@ class Provider:
     takes_images: bool | None = None
     """True if the models take images; None if that depends on the model."""
     deterministic: bool | None = False
-    """True if the same request always gets the same reply; None if each model declares it."""
+    """True if the same request always gets the same reply; None if each model declares whether this is so."""
     human_paced: bool = False
     """True if a reply may take hours, because a person writes it."""
     probed_roles: tuple[str, ...] = ("target", "optimizer")
@@ -78,11 +79,11 @@ class Provider:
     """Settings of the client library that ask the endpoint to cache the beginning of requests (tools and system
     prompt). Empty if the endpoint caches without a setting, or has no cache."""
     cached_from: int = 0
-    """The beginning of a request is cached only if it has at least this many tokens (some models need more); 0 if no
-    cache is known."""
+    """The minimum number of tokens that the beginning of a request must have to be cached (some models need more); 0 if
+    no cache is known."""
     warms_cache: bool = False
-    """True if the beginning of requests is cached only after the first reply. Until then, each request would pay for
-    writing it into the cache, so the first request is sent alone."""
+    """True if the beginning of requests is cached only after the first reply. Before this reply, each request would pay
+    for writing the beginning into the cache, so the first request is sent alone."""
 
     price_list: str = ""
     """The provider's name in the package genai-prices; empty if that package does not have the prices."""
@@ -237,7 +238,7 @@ def provider_of(name: str) -> Provider:
 
 
 def program_of(name: str) -> Provider:
-    """The provider of a model. If the model is the command of a coding agent (`command:codex`), the provider of that
+    """The provider of a model. A model that is the command of a coding agent (`command:codex`) has the provider of that
     agent."""
     row = provider_of(name)
     return (_agent(split_name(name)[1]) if row is COMMAND else None) or row
@@ -262,8 +263,8 @@ def _agent(name: str) -> Provider | None:
 
 
 def with_provider(name: str) -> str:
-    """Convert a name such as `openai/gpt-4o-mini`, or `gpt-4o-mini` if its family is known, to the full name
-    `openai:gpt-4o-mini`; return an empty text for any other name."""
+    """The full name `openai:gpt-4o-mini` for the name `openai/gpt-4o-mini`, and for `gpt-4o-mini` if a row's `families`
+    matches this name; empty for any other name."""
     prefix, slash, model = name.partition("/")
     if slash and model and prefix in PROVIDERS:
         return f"{prefix}:{model}"

@@ -19,7 +19,7 @@ Samples = tuple[Sequence[float], Sequence[float]]
 _DRAWS = 4000
 """The number of random permutations. They replace the exact formula if any score is neither 0 nor 1."""
 _T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
-"""Student's t for 95 %, two-sided, by degrees of freedom from 1."""
+"""Student's t for 95 %, two-sided: the values for 1, 2, … 10 degrees of freedom."""
 
 
 def interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
@@ -52,9 +52,9 @@ def bootstrap(values: Sequence[float], confidence: float = 0.95, draws: int = 20
 def gain_interval(differences: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
     """Confidence interval of the mean difference between two skills; None without items.
 
-    The width is never 0: even if all ten of ten items improved, some other items might not improve. If all differences
-    are -1, 0 or 1, or all are equal, one won and one lost item are added (Bonett and Price); else the bootstrap is
-    used.
+    The width is never 0: even if all measured items improved, further items might not improve. If every difference is
+    -1, 0 or 1, or if all differences are equal, one item with 1 and one with -1 are added (Bonett and Price); else the
+    bootstrap is used.
     """
     if not differences:
         return None
@@ -85,7 +85,7 @@ def seeds_interval(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 def student_t(freedom: int) -> float:
-    """Student's t for 95 %, two-sided; above ten degrees of freedom, a series with an error below 0.001."""
+    """Student's t for 95 %, two-sided; above ten degrees of freedom, it comes from a series (error below 0.001)."""
     if freedom <= len(_T95):
         return _T95[freedom - 1]
     z = NormalDist().inv_cdf(0.975)
@@ -143,9 +143,9 @@ def _exact(counts: Sequence[tuple[int, int, int]]) -> float:
 
 
 def _drawn(samples: Sequence[Samples]) -> float:
-    """The p-value from random permutations with a fixed seed; the observed order counts as one more permutation. The
-    order of samples and items makes no difference. Items whose samples are all equal are left out, because permuting
-    their samples changes nothing."""
+    """The p-value from random permutations with a fixed seed; the observed scores count as one more permutation. The
+    p-value does not depend on the order of samples and items. Items whose samples are all equal are left out, because
+    permuting their samples changes nothing."""
     observed = math.fsum(_weight(math.fsum(b) - math.fsum(a)) for a, b in samples)
     pools = sorted(sorted([*a, *b]) for a, b in samples if len({*a, *b}) > 1)
     sums = [math.fsum(pool) for pool in pools]
@@ -162,7 +162,7 @@ def smallest_detectable(items: int, noise: float, alpha: float = 0.05) -> float:
     """An estimate of the smallest true gain that the paired gate finds in four of five cases, as a share of the items.
 
     `noise` is the share of rollouts whose outcome flips. Without noise one item is enough. With noise, the gate must
-    distinguish items that are really better from items that differ by chance. bench/gate.py checks the estimate by
+    distinguish items that really improved from items that differ by chance. bench/gate.py checks the estimate by
     simulation.
     """
     repeats = 5

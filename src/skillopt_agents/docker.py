@@ -44,7 +44,7 @@ class Machine(BaseModel):
     cpus: float = Field(default=1, gt=0)
     memory_mb: int = Field(default=2048, ge=16)
     memory: str = Field(default="", pattern=r"^(\d+[bkmgBKMG]?)?$")
-    """The memory limit in the older form, such as `2G`. If it is set, `memory_mb` is ignored."""
+    """The memory limit in the notation of older task.toml files, such as `2G`. If it is set, `memory_mb` is ignored."""
     allow_internet: bool = False
     build_timeout_sec: float = Field(default=600, gt=0)
 

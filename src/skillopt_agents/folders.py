@@ -1,4 +1,4 @@
-"""The env `folders`: each task is a folder in the form of Harbor and SkillsBench.
+"""The env `folders`: each task is a folder in the format of Harbor and SkillsBench.
 
 A task folder has instruction.md, task.toml, environment/ (the initial files of the workspace) and tests/ (with test.sh,
 which writes a reward). If environment/ has no Dockerfile, or one that only copies all files to its WORKDIR, the tests

@@ -10,7 +10,8 @@ Event = dict[str, Any]
 
 
 def parse_claude(stdout: str) -> AgentOutput:
-    """Parse `--output-format stream-json` or `json` of Claude Code and Qwen Code: messages, then one result."""
+    """Parse what Claude Code and Qwen Code print with `--output-format stream-json` or `json`: messages, then one
+    result."""
     agent = AgentOutput(error="no result in the output")
     for event in json_events(stdout):
         if event.get("type") in {"assistant", "user"} and isinstance(event.get("message"), dict):

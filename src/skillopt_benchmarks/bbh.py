@@ -1,4 +1,4 @@
-"""BIG-Bench Hard: questions with answers, for the env `qa`. Each kind of task is a file."""
+"""BIG-Bench Hard: questions with answers, for the env `qa`. Each kind of task has its own file."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def published(path: Path) -> Iterator[Item]:
 
 
 def _ocr_text(path: Path) -> str:
-    """Return the lines of text in the OCR's file; empty if there is no such file."""
+    """Return the lines of text in a page's OCR file; empty if there is no such file."""
     if not path.is_file():
         return ""
     pages = json.loads(path.read_text(encoding="utf-8")).get("recognitionResults", [])

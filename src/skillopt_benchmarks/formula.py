@@ -19,7 +19,7 @@ def published(path: Path) -> Iterator[Item]:
 
 
 def split_of(path: Path) -> str:
-    """Return the split of a file's items. The file's name contains the split, which the authors of the set chose."""
+    """Return the split of a file's items. The authors of the set put the split into the file's name."""
     return path.stem.split("_")[1]
 
 

@@ -35,8 +35,8 @@ class ChoiceEnv(QAEnv):
         super().__init__(config, {split: [shuffle(item) for item in items] for split, items in published.items()})
 
     def score(self, item: Item, output: str) -> Score:
-        """Score an answer that names a choice by its letter or whole text. Signs count: the texts `-1` and `1` are
-        different choices."""
+        """Score an answer that names a choice by its letter or whole text. Signs count: the answer `1`
+        does not name the choice `-1`."""
         texts: dict[str, str] = item.get("choices")
         answer = _plain(extract_answer(output))
         named = [letter for letter, text in texts.items() if _plain(text) == answer]

@@ -19,7 +19,7 @@ NAMES = {
 """The names that a manifest may use for each split."""
 FILES = ("{name}.json", "{name}.jsonl", "{name}.txt", "{name}/items.json", "{name}/items.jsonl")
 ID_FIELDS = ("id", "qid", "key", "question_id", "questionId", "uid")
-"""The fields that may contain the id of an object."""
+"""If a manifest has JSON objects in place of ids, the id of an object is in one of these fields."""
 _SHOWN = 5
 
 

@@ -1,6 +1,6 @@
 """OfficeQA: questions about long documents. With a question, the target sees the passages that fit the question best.
 
-Numbers and dates in answers are compared by value: `1,234.5` is the same as `1234.5`, but not as `12345`.
+Numbers and dates in answers are compared by value: `1,234.5` equals `1234.5`, but `1,234.5` does not equal `12345`.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ def _with_passages(item: Item, root: Path, texts: dict[str, str], most: int) -> 
 
 
 def passages(question: str, documents: dict[str, str], most: int) -> str:
-    """Return the passages that contain the question's rarer words, up to `most` tokens in total. They stay in the
-    documents' order."""
+    """Return the passages that contain the question's rarer words, up to `most` tokens in total. The passages have the
+    same order as in the documents."""
     pieces = [(name, index, text) for name, whole in documents.items() for index, text in enumerate(_pieces(whole))]
     seen = [set(_words(text)) for _, _, text in pieces]
     spread = Counter(word for words in seen for word in words)

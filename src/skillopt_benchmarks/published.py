@@ -17,7 +17,7 @@ class Published:
     tokens: int
     """The mean number of tokens that the target reads in a task, without the skill."""
     text_tokens: int = 0
-    """The mean number of tokens of a task that the analysts read; 0 if it equals `tokens`."""
+    """The mean number of tokens that the analysts read of a task; 0 if it equals `tokens`."""
     turns: int = 1
     sizes: dict[str, int] = field(default_factory=dict)
     """The number of items in each split. If this is empty, the `sizes` of the benchmark's DataSource are used."""
@@ -37,7 +37,7 @@ SETS = {
     "bbh": Published(difficulty="easy", tokens=120),
     "formula": Published(difficulty="medium", tokens=300, sizes={"train": 500, "val": 300, "test": 200}),
 }
-"""The benchmarks. The numbers of tokens are estimates. searchqa: the MRQA form of this set cuts contexts at 800 tokens.
+"""The benchmarks. The numbers of tokens are estimates. searchqa: in MRQA's format, contexts are cut at 800 tokens.
 docvqa: one page, as gpt-4o-mini counts it (2,833 tokens, and 5,667 tokens for each of four tiles). officeqa:
 `context_tokens` in the config. The numbers of spreadsheetbench, livemathematicianbench, bbh and formula are assumed.
 All others come from SkillOpt's mini sets and are rounded up."""

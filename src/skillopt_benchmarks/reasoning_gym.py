@@ -59,8 +59,8 @@ def library() -> Any:
 
 
 def score_answer(family: str, entry: Entry, answer: str) -> Score:
-    """Score an answer with the scorer of its family. If the score is at least 0.99, the answer is right; a lower score
-    is partial credit."""
+    """Score an answer with the scorer of the puzzle's family. If the score is at least 0.99, the answer is right; a
+    lower score is partial credit."""
     gold = entry.get("answer")
     expected = "" if gold is None else f'expected "{gold}"'
     if family in _EVALUATING and answer != gold and not is_plain(answer):

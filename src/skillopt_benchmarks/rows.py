@@ -44,8 +44,8 @@ def write_splits(folder: Path, splits: Mapping[str, Sequence[Item]]) -> dict[str
 
 
 def split_items(items: Sequence[Item], sizes: Mapping[str, int]) -> dict[str, list[Item]]:
-    """Divide items into splits of at most these sizes. A hash of the item's id decides. If there are too few items, the
-    splits keep their proportions."""
+    """Divide items into splits of at most these sizes. A hash of an item's id decides its split. If there are too few
+    items, the splits keep the proportions of `sizes`."""
     shuffled = sorted(items, key=lambda item: split_hash(item.id))
     share = min(1.0, len(shuffled) / sum(sizes.values()))
     splits: dict[str, list[Item]] = {}

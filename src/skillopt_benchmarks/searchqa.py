@@ -71,7 +71,7 @@ def _head(text: str, most: int) -> str:
 
 
 def published(path: Path) -> Iterator[Item]:
-    """Yield the items of SearchQA in MRQA's form: JSON lines, each with a context and a list `qas` of its questions.
+    """Yield the items of SearchQA in MRQA's format: JSON lines, each with a context and a list `qas` of its questions.
     The file may be gzipped."""
     with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
         for line in lines:

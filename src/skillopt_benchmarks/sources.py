@@ -53,11 +53,12 @@ class DataSource:
     split: Callable[[Path], str] | None = None
     """A function that returns the split of a file; None if the set does not have its own splits."""
     canary: Callable[[Path], str] | None = None
-    """A function that returns a file's canary line; every copy of the data must contain it. None if there is none."""
+    """A function that returns a file's canary line; every copy of the data must contain it. None if the
+    files have no such line."""
     prepare: Callable[[Path], dict[str, int]] | None = None
     """A function that writes the split folders from data that another program downloads; None for other benchmarks."""
     mini: bool = True
-    """True if SkillOpt has a small set in this benchmark's form."""
+    """True if SkillOpt contains a small set of tasks in this benchmark's format."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,7 +219,7 @@ def _by_hand(name: str, source: DataSource, folder: Path) -> str:
 
 
 def _fetch(source: DataSource, folder: Path, progress: Progress, name: str) -> None:
-    """Download the file into the folder, and unpack an archive. An incomplete or wrong file is removed."""
+    """Download the file into the folder; if it is an archive, unpack it. An incomplete or wrong file is removed."""
     url = source.url
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / url.rpartition("/")[2]

@@ -155,9 +155,9 @@ def _locked(target: Path) -> Iterator[None]:
 
 
 def _refuse_changes(proposal: Proposal, target: Path, backup: Path, remedy: str) -> None:
-    """Raise UserError if an installed file has changed since the proposal was written. If an earlier call was killed
-    between two files, some files already have their new content. They are allowed if the backup has their old
-    content."""
+    """Raise UserError if an installed file has changed since the proposal was written. If the same command was killed
+    between two files when it last ran, some files already have their new content. These files are allowed if the
+    backup has their old content."""
     replaced = [file for file in proposal.files if checksum(target / file.path) == file.after]
     interrupted = len(replaced) < len(proposal.files) and all(
         checksum(backup / file.path) == file.before for file in replaced if file.before

@@ -105,8 +105,8 @@ class Collection:
 
     def _lines(self, path: Path, start: FileState) -> Generator[AgentSession, None, FileState]:
         """Yield the sessions of a file with JSON lines, from the position after the last read. Return the state from
-        which the next harvest reads. That harvest begins at the user's second-to-last message: the last message may
-        correct the answer to it, and the corrected answer may still follow."""
+        which the next harvest reads. That harvest begins at the user's second-to-last message, because the last message
+        may be a correction whose new answer is not in the file yet."""
         source = self.selection.source
         read = AGENTS[source].read if source in AGENTS else plain
         reading = Reading(

@@ -174,7 +174,7 @@ def harvest(
 
 
 def _add(corrections: dict[str, Correction], found: Iterable[Correction]) -> None:
-    """Add corrections and remove copies. If a correction was read before, the new one replaces it, because the session
+    """Add corrections and remove copies. A correction that is read again replaces the stored one, because the session
     may be longer now."""
     corrections |= {each.key: each for each in found}
     kept = {each.key for each in without_copies(corrections.values())}
@@ -200,8 +200,8 @@ async def _with_model(
 
 
 def selections(folder: HarvestFolder, named: SourceSelection, since: str) -> list[SourceSelection]:
-    """Return the sources to read: only the source that the user named. If the user named none, `--since last` means all
-    sources of earlier harvests, each from the time of its last harvest on."""
+    """Return the sources to read. If the user named a source, only this source is read. If not, `--since last` means
+    all sources of earlier harvests, each from the time of its last harvest on."""
     last = {each.of: each.began for each in folder.read_state().sources}
     if named.source:
         return [named.model_copy(update={"since": moment(since, last.get(named, 0.0))})]
@@ -211,7 +211,8 @@ def selections(folder: HarvestFolder, named: SourceSelection, since: str) -> lis
 
 
 def moment(text: str, last: float) -> float:
-    """Convert `30d`, `12h`, `2w`, a day such as 2026-01-31, or `last` to seconds since 1970; 0 if the text is empty."""
+    """Convert `30d`, `12h`, `2w`, a day such as 2026-01-31, or `last` to seconds since 1970; 0 if the text is empty.
+    For `last`, return the argument `last`."""
     if not text:
         return 0.0
     if text == "last":

@@ -194,8 +194,8 @@ def _clusters(vectors: Sequence[dict[str, float]]) -> list[set[int]]:
 
 
 def task_of(members: Sequence[Correction], rule: str = "", check: MinedCheck | None = None) -> MinedTask:
-    """Return the task for corrections that are the same. Its id is made from the first correction, so later harvests do
-    not change the id."""
+    """Return the task for corrections that mean the same rule. Its id is made from the first correction, so later
+    harvests do not change the id."""
     skills = Counter(skill for each in members for skill in each.skills)
     return MinedTask(
         id=short_id(members[0].key),

@@ -1,7 +1,7 @@
 """The miner with a model: the model finds corrections in batches of sessions, then groups rules that mean the same.
 
 Every call goes through models/call.py, which uses the journal, limits the rate, counts the budget and tries again. In a
-request, no text of a transcript can end the block around it.
+request, no text of a transcript can end the block that contains this text.
 """
 
 from __future__ import annotations

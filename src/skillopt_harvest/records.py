@@ -19,8 +19,8 @@ class SessionTurn(Record):
     role: Literal["user", "assistant"]
     text: str
     line: int
-    """The number of the turn's first line in the session's file, counted from 1. If the file has no lines, the number
-    of the message."""
+    """The number of the turn's first line in the session's file, counted from 1. If the file has no lines,
+    this is the number of the message."""
     last_line: int
     tools: tuple[str, ...] = ()
     """Tool calls, each with its main argument."""
@@ -63,7 +63,7 @@ class Correction(Record):
     source: str
     session: str
     line: int
-    """The line of the request that the agent got wrong."""
+    """The line number of the request; the agent's work on this request was corrected."""
     last_line: int
     """The last line of the corrected answer."""
     request: str

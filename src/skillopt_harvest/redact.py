@@ -19,7 +19,7 @@ _HIDDEN = re.compile(
     """,
     re.VERBOSE,
 )
-"""Matches invisible characters, which could hide a key. Joiners are kept in writing systems that need them."""
+"""Matches invisible characters, which could hide a key. Joiners in writing systems that need them do not match."""
 _PRIVATE_KEY = re.compile(
     r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\Z)",
     re.DOTALL,
@@ -39,8 +39,8 @@ _NAMED = re.compile(
           |[^\s"'\\,;<>]{4}(?(short)|[^\s"'\\,;<>]{2})[^\s"'\\,;<>]*)""",
     re.VERBOSE | re.IGNORECASE,
 )
-"""Matches a secret after its name, as in `password: hunter2…`. If a variable or a placeholder follows the name, it is
-kept."""
+"""Matches a secret after its name, as in `password: hunter2…`. A variable (`$KEY`) or a
+placeholder (`<key>`) after the name does not match."""
 _COOKIE = re.compile(r"(\bcookie\\?[\"']?\s{0,3}[:=]\s{0,3}\\?[\"']?)[^\s\"'\\][^\n\"'\\]{3,}", re.IGNORECASE)
 _COMMAND = re.compile(
     r"""(\b(?:login|user)\s+\S{1,100}\s+password\s+                                      # .netrc
@@ -76,7 +76,8 @@ PLACEHOLDER = re.compile(r"\[(?:private key|password|key|e-mail)\]")
 
 
 def _is_random(text: str) -> bool:
-    """Return True if a part of the text looks like a key: long hexadecimal, or letters and digits that alternate."""
+    """Return True if a part of the text looks like a key: a long hexadecimal number, or letters and digits
+    that alternate."""
     runs = _RUN.findall(text)
     changes = (sum(a.isdigit() != b.isdigit() for a, b in pairwise(run)) for run in runs)
     return any(map(_HEX.search, runs)) or any(count >= 4 for count in changes)
@@ -136,8 +137,8 @@ class Redactor:
         return self.shortened(text.strip(), most)
 
     def is_secret(self, text: str, *parts: str) -> bool:
-        """Return True if redaction removes anything from the text. With `parts`, return True if redaction of the whole
-        text removes more than redaction of each part alone."""
+        """Return True if redaction removes anything from the text. With `parts` (the text cut into
+        parts), return True if redaction of the whole text removes more than redaction of the parts one by one."""
         counted = self.removed.copy()
         more = self(text) != ("".join(map(self, parts)) if parts else text)
         self.removed = counted

@@ -87,8 +87,8 @@ def _write(root: Path, name: str, tasks: Sequence[MinedTask], skill: Path | None
 
 
 def task_rows(tasks: Sequence[MinedTask]) -> Iterator[Json]:
-    """Yield an item for each different request of a task. Items from the same session are in one group, so they get
-    into the same split."""
+    """Yield an item for each request of a task; equal requests of a task become one item. Items from the same session
+    are in one group, so they get into the same split."""
     items: dict[tuple[str, str], list[Correction]] = {}
     by_id = {task.id: task for task in tasks}
     for task in tasks:
@@ -116,7 +116,7 @@ def _groups(session_lists: Sequence[Sequence[str]]) -> list[str]:
 
 
 def task_row(task: MinedTask, each: Correction, *, group: str, count: int = 1) -> Json:
-    """Return one line of the tasks file. Its id names the session and the lines of the correction."""
+    """Return one item of the tasks file. The item's id contains the session and the line numbers of the correction."""
     row: Json = {
         "id": f"{task.id}@{each.citation}",
         "question": each.instruction or each.request,

@@ -46,13 +46,13 @@ class Allowances:
         """Reserve the maximum cost of starting `config`, which was read from `file`. Return None if the run is free.
 
         Raise UserError if the cost is more than the user allows. A start may only lower the limits of `file`. The cost
-        must also fit the limits in a config of the user, the first of these that exists and has limits:
+        must also fit the limits in a config of the user. It is the first of these configs that exists and has limits:
 
         1. `file`, if it is a config of the user and names an endpoint and key of this run
         2. any other config of the user that names an endpoint and key of this run
         3. `file`, if it is a config of the user
 
-        If there is none, `_MOST` has the limits.
+        If none of these exists and has limits, the limits in `_MOST` apply.
         """
         if not (models := _costly(config)):
             return None

@@ -162,7 +162,7 @@ class Tools:
         return self._letters(self._space.run(run))
 
     def read_letter(self, run: str, number: int) -> str:
-        """Read a letter: what is asked, and the form of the reply. Answer from it alone."""
+        """Read a letter: what is asked, and the form of the reply. Use nothing but the letter for your answer."""
         return redact(page(self._box(run).letter(number)))
 
     def answer_letter(self, run: str, number: int, reply: str) -> str:

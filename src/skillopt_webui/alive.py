@@ -13,7 +13,7 @@ _LOCKS = Path("/proc/locks")
 
 
 def holders(locks: Mapping[str, os.stat_result]) -> dict[str, int]:
-    """Return, by lock file, the number of the process that holds it; free lock files are left out. If possible, read
+    """Return the number of the process that holds each lock file; free lock files are left out. If possible, read
     /proc/locks instead of trying the locks, because a try could disturb the holder."""
     if _LOCKS.exists():
         held = _held_files()

@@ -24,7 +24,7 @@ from skillopt_webui.settings import PageSettings
 _TEXT = {".md", ".markdown", ".txt"}
 _CODE = ("env.agent", "env.command", "env.agent_options")
 _NAMES = ("env.name", "env.scoring")
-"""Keys that name an env or a scorer. A name without a colon belongs to a built-in one or to an installed plug-in."""
+"""Keys that name an env or a scorer. A name without a colon is built in or comes from an installed plug-in."""
 _OPTIONS = ("env.options", "env.scoring_options")
 _POWERS = ("command", "pass_env", "sandbox")
 """Options that name a program, pass environment variables to it, or run it outside of the sandbox."""
@@ -91,8 +91,8 @@ def problems(config: Config, settings: PageSettings) -> dict[str, str]:
 
 
 def _unwritten(config: Config, settings: PageSettings) -> dict[str, str]:
-    """Find code, endpoints with their API keys, and servers that the config names, but no file in the config folders.
-    Return the problems by field."""
+    """Find code, endpoints with their API keys, and servers that the config names, but that no file in the config
+    folders names. Return the problems by field."""
     flat, found = config.flat(), {}
     code = _code(flat, settings.workspace)
     endpoints = {role: endpoint_of(role, config) for role in _roles(config)}
@@ -151,8 +151,8 @@ def _code(flat: Settings, workspace: Path) -> Settings:
 
 
 def _anchored(value: JsonValue, workspace: Path) -> JsonValue:
-    """A value with absolute paths for its files, so that values can be compared. A path that leads through a link is
-    not changed."""
+    """The value with absolute paths for the files that it names, so that values can be compared. A path that
+    leads through a link is not changed."""
     if isinstance(value, Mapping):
         return {key: _anchored(below, workspace) for key, below in value.items()}
     if isinstance(value, list | tuple):

@@ -38,7 +38,7 @@ class SkillFiles(Record):
 
 
 class ChosenSkill(Body):
-    """A skill: a version of a run, or a file."""
+    """A skill: a version of a run's skill, or a file."""
 
     run: str | None = None
     version: int | str = "best"

@@ -1,5 +1,5 @@
-"""Answers requests for the results and items of evaluations, comparisons and checks. The page or a terminal may
-have started them."""
+"""Answers requests for the results and items of evaluations, comparisons and checks. The measurements may have
+been started from the page or from a terminal."""
 
 from __future__ import annotations
 

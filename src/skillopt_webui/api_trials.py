@@ -1,5 +1,5 @@
-"""Answers requests about sweeps and replicates: their runs with the values that differ, and the winner of a sweep or
-the mean of a replicate."""
+"""Answers requests about sweeps and replicates: their runs, the settings in which the runs differ, and the winner of
+a sweep or the mean of a replicate."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Trials(Record):
     title: str
     changed: float
     says: list[str]
-    """Sentences about the result, as the command prints them."""
+    """Sentences about the result, as `skillopt sweep` or `skillopt replicate` prints them."""
     rows: list[TrialLine]
     mean: TrialLine | None = None
 

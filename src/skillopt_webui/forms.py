@@ -147,7 +147,8 @@ def load(path: Path, settings: PageSettings) -> str:
 
 
 def _near(value: str, workspace: Path) -> str:
-    """A path relative to the workspace, if it is inside: `configs/sim/../../data/x` becomes `data/x`."""
+    """A path, relative to the workspace if the path is inside the workspace: `configs/sim/../../data/x` becomes
+    `data/x`."""
     path = Path(os.path.normpath(workspace / value))
     return str(path.relative_to(workspace)) if path.is_relative_to(workspace) else str(path)
 

@@ -140,8 +140,8 @@ class PairedRuns(Record):
 
 
 def paired(a: Run, b: Run) -> PairedRuns:
-    """Compare two runs on the test split if both have read it, else on the validation split. Raise NotThereError if the
-    runs have no common item."""
+    """Compare two runs on the items of the test split that both have measured; if there are none, on those of the
+    validation split. Raise NotThereError if both splits have no such item."""
     sides = [_best_scores(run) for run in (a, b)]
     for split in ("test", "val"):
         shared = sorted(sides[0].get(split, {}).keys() & sides[1].get(split, {}).keys())

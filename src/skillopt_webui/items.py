@@ -42,7 +42,7 @@ class ItemRow(Record):
     expected: str
     feedback: str
     scores: list[float | None]
-    """The score in each column; None if the item was not measured there."""
+    """The score in each column; None if the item was not measured for this column."""
     id: str | None = None
     """The trajectory's id, if the row is about one trajectory."""
     outputs: list[str] | None = None
@@ -259,7 +259,7 @@ def _trajectories(folder: Run) -> list[Trajectory]:
 
 
 def _sides(result: Result) -> dict[str, str]:
-    """The names of a measurement's sides. The keys are words in the ids of the trajectories of each side."""
+    """The names of a measurement's sides. Each key is a text that all trajectory ids of this side contain."""
     if isinstance(result, Comparison):
         return {"compare-base": "left", "compare-skill": "right"}
     return {"base": "base", "skill": "skill"} if isinstance(result, CheckResult) else {"eval": "score"}

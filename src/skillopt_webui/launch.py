@@ -140,7 +140,7 @@ class Launch:
 
 
 class Launches:
-    """Starts commands, and finds commands that were started before."""
+    """Starts commands, and finds all started commands, even if the server was restarted since then."""
 
     def __init__(self, settings: PageSettings) -> None:
         self._settings = settings
@@ -211,7 +211,7 @@ def pause(run: Path) -> None:
 
 
 async def stop_now(run: Path) -> None:
-    """End a run's process immediately. Replies to calls in flight are lost; all earlier replies are kept."""
+    """End a run's process immediately. Replies to calls in flight are lost; all replies that have arrived are kept."""
     pid = _worker(run)
     for number, patience in ((signal.SIGTERM, 0.3), (signal.SIGTERM, 2.0), (signal.SIGKILL, 2.0)):
         if holder(run) != pid:

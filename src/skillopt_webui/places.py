@@ -32,7 +32,8 @@ def plain_name(name: str) -> bool:
 
 
 RESULTS = {"evaluations": "eval_summary.json", "comparisons": "comparison.json", "checks": "check.json"}
-"""The name of the result file of each kind of measurement, by the folder of this kind."""
+"""The name of the result file for each kind of measurement. The key is the folder that contains the measurements
+of this kind."""
 
 
 class NotThereError(UserError):

@@ -1,6 +1,7 @@
 """Answers questions about a config before a start. Each question gets a separate process with a time limit.
 
-That process loads data sets, runs the code of tasks and calls endpoints, so a failure there does not harm the server.
+That process loads data sets, runs the code of tasks and calls endpoints, so a failure ends only this process, not
+the server.
 For example, `python -m skillopt_webui.questions plan < config.yaml` prints one line of JSON.
 """
 

@@ -1,7 +1,7 @@
 """Runs one `skillopt` command in a separate process, which continues if the server ends.
 
-The process holds the lock of the command's folder, and writes its exit code there before it ends. So a server that was
-started later still knows how the command ended.
+The process holds the lock of the command's folder. Before the process ends, it writes the command's exit code into this
+folder. So even a server that is started later knows how the command ended.
 """
 
 from __future__ import annotations

@@ -22,11 +22,11 @@ from skillopt_webui.settings import LOOPBACK_NAMES, PageSettings, is_loopback
 
 COOKIE = "skillopt_session"
 HEADER = "X-SkillOpt"
-"""The header that each request that changes something needs. A page of a different site may send it only if this server
-allows that, and this server never allows it."""
+"""A request that changes something must have this header. A page of a different site may send the header only if this
+server allows it, and this server never does."""
 GUESS_PAUSE = 0.5
-"""After a wrong token, the next token of the address is checked after this many seconds. Each wrong token doubles
-the pause."""
+"""After a wrong token from a network address, the next token from this address is checked only after this pause, in
+seconds. Each wrong token doubles the pause."""
 LONGEST_PAUSE = 5.0
 """The maximum number of seconds that a token waits. It is short, so that a user can log in while a program guesses
 tokens."""

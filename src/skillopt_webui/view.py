@@ -203,8 +203,8 @@ class Exchanges(Record):
 
 
 def exchanges(run: Run, number: int) -> Exchanges:
-    """The requests to the optimizer and its replies in one step. If an epoch ended after this step, also those of the
-    epoch's end."""
+    """The requests to the optimizer and its replies in one step. If an epoch ended after this step, also the
+    requests and replies at the end of this epoch."""
     end = run.epoch_end(number)
     return Exchanges(exchanges=run.exchanges(number, end.epoch if end else None))
 
@@ -235,11 +235,12 @@ class ShownRollout(Record):
     version: int | None = None
     """The version of the skill; None for a candidate that did not become a version."""
     absent: str = ""
-    """The reason why there is no trajectory. This is not an error, because evaluations may keep only scores."""
+    """The reason why there is no trajectory. A missing trajectory is not an error, because evaluations may keep only
+    scores."""
 
 
 def trajectory(run: Run, name: str) -> ShownRollout:
-    """The trajectory with an id. Raises NotThereError if it was not kept."""
+    """The trajectory whose id is `name`. Raises NotThereError if this trajectory was not kept."""
     if rollout := find_trace(run, name):
         return ShownRollout(rollout=rollout, version=run.versions_by_hash.get(rollout.skill_hash))
     raise NotThereError(f"no trajectory '{name}' was kept")

@@ -72,7 +72,7 @@ def test_a_config_may_be_a_file_a_dict_or_a_config_and_keywords_stand_above_it(c
         ({"tasks": TASKS[:3]}, "3 different tasks are too few"),
         ({"tasks": [{"question": "Why?"}] * 9}, "needs at least one answer"),
         ({"tasks": ["Why?"] * 9}, "must be an object"),
-        ({"tasks": {"train": TASKS, "val": []}}, "give train, val and test"),
+        ({"tasks": {"train": TASKS, "val": []}}, "needs the splits 'train', 'val' and 'test'"),
         ({"analysts": ["oracle"]}, "gradient.analysts: unknown 'oracle'"),
         ({"analysts": [3]}, "must be a function"),
     ],

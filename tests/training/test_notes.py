@@ -167,7 +167,7 @@ def test_notes_make_another_run_by_what_they_say_and_not_by_where_they_are(noted
 def test_notes_that_cannot_be_read_are_refused_before_anything_is_written(tmp_path: Path) -> None:
     empty = train_sim(tmp_path / "a", *SMALL).path
     (tmp_path / "nothing").mkdir()
-    for folder, problem in ((empty, "has no notes; name a run"), (tmp_path / "nothing", "is not a run's folder")):
+    for folder, problem in ((empty, "has no notes; give a run"), (tmp_path / "nothing", "is not a run's folder")):
         given = ["--config", str(SIM), *SMALL, f"env.output_root={tmp_path / 'out'}", f"train.init_notes={folder}"]
         done = skillopt("train", *given)
         assert done.returncode == 2

@@ -370,7 +370,8 @@ def test_history_has_each_edit_with_its_fate_and_the_types_that_it_changed() -> 
         assert [edit["fate"] for edit in first["edits"]] == ["applied", "not tried: rank 4, clipped at 3"]
         assert (second["verdict"], second["validation"]) == ("reject", "0.50 → at most 0.48, not better")
         assert second["of_the_validation_tasks"] == (
-            "9 tried, until enough was known (5 of them had failed before): 2 solved that failed before, 3 failed that were solved before"
+            "9 tried, until enough was known (5 of them had failed before): "
+            "2 solved that failed before, 3 failed that were solved before"
         )
         assert first["causes"] == ["the region is left out: no rule says that it belongs to the code"]
         assert (second["task_types_helped"], second["task_types_broken"]) == (["south"], ["north"])

@@ -201,5 +201,5 @@ def test_runs_lists_scores_status_and_cost(
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, shown = said(capsys, command, str(tmp_path))
     assert code == 2
-    assert "is not a run's folder" in shown
+    assert "a run's folder" in shown
     assert not list(tmp_path.iterdir())

@@ -1,5 +1,5 @@
-"""The command line. Each command is a short function that calls another package. Importing the modules of this
-folder registers the commands."""
+"""The command line. Each command is a short function that calls another package. The modules of this folder register
+the commands when they are imported."""
 
 import importlib
 import pkgutil

@@ -57,7 +57,8 @@ RETIRED = {
         for option in ("--config", "-c", "--train")
     },
 }
-"""Options of earlier versions and of the original tool that no longer exist. For each option: what to do instead."""
+"""Options that no longer exist (earlier versions or the original tool had them). For each option: what to do
+instead."""
 RENAMED = {
     **{(command, "--cfg-options"): "" for command in ("train", "eval")},
     ("train", "--out_root"): "env.output_root=",
@@ -66,8 +67,8 @@ RENAMED = {
     ("eval", "--split valid_seen"): "--split=val",
     ("eval", "--split valid_unseen"): "--split=test",
 }
-"""Options of earlier versions and of the original tool that have a new name. They still work, and a note shows the new
-name."""
+"""Options that have a new name now (earlier versions or the original tool had the old name). The old name still works,
+and a note shows the new name."""
 
 
 class Grouped(TyperGroup):

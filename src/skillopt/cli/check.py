@@ -139,8 +139,8 @@ def _never_worse() -> Iterator[None]:
 def _job(
     found: Found, given: Settings, project: Path, target: str, overrides: Sequence[str], named: bool, quiet: bool
 ) -> tuple[CheckOutcome, Measure]:
-    """Read a skill's config and prepare its measurement, before anything is paid for. If the skill will not be
-    measured, its config is not read."""
+    """Read the config of a skill and prepare the skill's measurement, before anything is paid for. If the skill will
+    not be measured, the config is not read."""
     from skillopt.measure.batch import CheckOutcome
     from skillopt.measure.check import check as run_check
     from skillopt.measure.check_result import MARGIN, Question, SkillVersion

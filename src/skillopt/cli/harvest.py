@@ -124,8 +124,8 @@ def propose(
         Path | None, typer.Option("--to", help="The installed skill: a package, a file, AGENTS.md or CLAUDE.md.")
     ] = None,
 ) -> None:
-    """Write a proposal: a run's best skill next to the installed skill, the difference, and the evidence and sessions
-    behind each line."""
+    """Write a proposal: a run's best skill, the installed skill, their difference, and the evidence and sessions behind
+    each line."""
     from skillopt.record.directory import RunDirectory
     from skillopt_harvest.propose import propose as write
 

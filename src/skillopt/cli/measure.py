@@ -153,8 +153,8 @@ def prune(
     """Write a copy of the best skill without the rules that are worth nothing, if the copy is no worse. best_skill.md
     does not change.
 
-    Exit codes: 0 pruned, or nothing to prune; 1 the last shorter skill is worse; 4 cannot tell; 2 and 3 as for every
-    command.
+    Exit codes: 0 pruned, or nothing to prune; 1 the last shorter skill that was tried is worse; 4 cannot tell; 2 and 3
+    as for every command.
     """
     from skillopt.measure.prune import plan
     from skillopt.measure.prune import prune as run_pruning
@@ -190,8 +190,8 @@ def route(
     target_model: TargetOption = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print the confusion matrix as JSON.")] = False,
 ) -> None:
-    """Show which skill of a library an agent loads for which request. The config's tasks are requests; the answer of
-    each is a skill's name, or none."""
+    """Show which skill of a library an agent loads for which request. The config's tasks are requests; the answer to a
+    request is the name of a skill, or `none`."""
     from skillopt.measure.routing import route as run_routing
     from skillopt.view.measured_tables import routing_lines, routing_table
 

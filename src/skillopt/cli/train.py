@@ -102,7 +102,7 @@ def for_description(config: Config) -> Config:
 
 
 def check_keys(config: Config, path: Path, overrides: Sequence[str]) -> None:
-    """Raise if a role's key is missing. The error shows the three ways to train, each as a command."""
+    """Raise if the API key of a role's model is missing. The error shows the three ways to train, each as a command."""
     from skillopt.models import open_model
     from skillopt.provider_table import provider_of
     from skillopt.training.parts import roles_of, why_optimizer

@@ -1,4 +1,5 @@
-"""The config: a pydantic model for each section, YAML files with `_base_`, overrides, and settings that are refused."""
+"""The config: a pydantic model for each section, and functions that read YAML files (with `_base_`) and overrides.
+Settings whose results cannot be trusted are refused."""
 
 from skillopt.config.config import Config
 from skillopt.config.sections import (

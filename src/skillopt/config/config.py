@@ -90,8 +90,9 @@ class Config(Section):
         return role_settings(self, role)
 
     def identity(self) -> dict[str, JsonValue]:
-        """The settings that can change results, except those with their default value. A run is resumed only if its
-        identity is the same; settings such as budget, workers, URLs, folders and notes may differ."""
+        """The settings that can change results, except those with their default value. A run is resumed only by a
+        config with the same identity. Settings that cannot change results (budget, workers, URLs, folders, notes) may
+        differ."""
         return chosen(self.flat(), defaults())
 
     def with_values(self, values: Mapping[str, JsonValue]) -> Config:

@@ -35,7 +35,7 @@ _EARLIER_NAMES = {"evaluation.vetoes": "evaluation.gates"}
 """Old names of renamed keys, by their new names. Identities use the old names, so a renamed key does not start a new
 run."""
 PASSED_IN = "function:"
-"""Prefix of `env.scoring` in a run whose scorer is a function that a program passed in."""
+"""`env.scoring` begins with this if the scorer is a function that a program passed in."""
 _SCORING = {"env.scoring", "env.scoring_options", "evaluation.metric"}
 _DATA = ("env.data", "env.split_dir", "env.split_seed", "train.init_skill")
 

@@ -32,8 +32,8 @@ _OVERRULES = {
     "gradient.analyst_workers": (("optimizers", "workers"),),
     "hardware.call_timeout": (("targets", "call_timeout"), ("optimizers", "call_timeout")),
 }
-"""For each key that applies to all models: the settings in `targets` and `optimizers` that are removed if a value on
-the command line, or a caller, overrides the key."""
+"""For each key that applies to all models: the settings in `targets` and `optimizers` that are removed if the command
+line or a caller overrides the key."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -100,9 +100,10 @@ class OptimizerConfig(Section):
     """The lowest learning rate, in edits per step. `null` (in configs of earlier versions) means 1."""
     lr_scheduler: str = AUTO
     """The schedule of the learning rate. With `cosine` and `linear`, the rate falls from `learning_rate` to
-    `min_learning_rate` over the run, along that curve. With `constant`, only steps that are not accepted lower the
-    rate. `auto` means `cosine` if the run has at least 16 steps and the initial skill has fewer than 200 tokens; else
-    it means `constant`. Any other value is the name of an entry point of the group `skillopt.schedules`."""
+    `min_learning_rate` over the run, along the curve of that name. With `constant`, only steps that are not accepted
+    lower the rate. `auto` means `cosine` if the run has at least 16 steps and the initial skill has fewer than 200
+    tokens; else it means `constant`. Any other value is the name of an entry point of the group
+    `skillopt.schedules`."""
     reject_decay: float = Field(default=0.8, gt=0, le=1)
     """After a rejected or indecisive step, the learning rate is multiplied by this factor. An accepted step undoes one
     such decrease."""
@@ -367,7 +368,7 @@ class ModelsConfig(Section):
 class EnvConfig(Section):
     name: str = "qa"
     """The kind of tasks: `qa` (questions with answers), `sim` (the simulated world), `trigger` (when to load a skill),
-    `folders` (task folders in Harbor's form), the name of a benchmark (docs/benchmarks.md) or of a plug-in, or
+    `folders` (task folders in Harbor's format), the name of a benchmark (docs/benchmarks.md) or of a plug-in, or
     `module:Class`."""
     task: str = ""
     """A description of the tasks in a sentence or two, for the optimizer; empty: the env's own description."""
@@ -383,7 +384,7 @@ class EnvConfig(Section):
     """For each field of a task, its column in `env.data` or a path inside a column, such as `{question:
     inputs.question, answer: outputs.text}`. This is only needed if SkillOpt does not recognise the column names."""
     split: dict[str, float] = {"train": 0.5, "val": 0.25, "test": 0.25}
-    """The share of the items of `env.data` in each split. It is only read if no split is saved yet."""
+    """The share of the items of `env.data` in each split. The shares are only read if no split is saved yet."""
     split_seed: int = 0
     """The seed for dividing `env.data` into splits."""
     scoring: str = "exact"
@@ -393,7 +394,7 @@ class EnvConfig(Section):
     scoring_note: str = ""
     """A note on the scorer for the optimizer: what gives partial credit, whether order counts, …"""
     scoring_options: FreeOptions = {}
-    """Options of the scorer, such as `{tolerance: 0.01}`; for your own function, such as `{timeout: 10, memory_mb:
+    """Options of the scorer, such as `{tolerance: 0.01}`. Example for your own function: `{timeout: 10, memory_mb:
     2048}`."""
     agent: str = ""
     """The agent that does the tasks. `module:fn` or `file.py:fn`: your function. `shell`: the target model with a
@@ -427,7 +428,8 @@ class HardwareConfig(Section):
     others."""
     max_retries: int = Field(default=5, ge=0)
     """The maximum number of retries of a call that failed for a temporary reason (5xx, timeouts, resets). For calls
-    that the endpoint rejects (429, 503, 529), only `max_retry_seconds` limits the retries. 0: no call is retried."""
+    that the endpoint rejects (429, 503, 529), only `max_retry_seconds` limits the retries. With `max_retries: 0`, no
+    call is retried."""
     max_retry_seconds: float = Field(default=300, gt=0)
     """A call may be retried for this number of seconds after its first try. If an endpoint asks for a longer wait
     (Retry-After), the run stops at once and can be continued later."""

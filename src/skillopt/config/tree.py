@@ -127,8 +127,8 @@ def add_calibration(tree: dict[str, JsonValue], folder: Path) -> None:
 
 
 def yaml_trouble(error: Exception) -> str:
-    """The problem in a YAML file and its position. The line itself is left out: it may contain part of a secret key,
-    which redaction would not recognise."""
+    """The problem in a YAML file, and the problem's position. The text at this position is not shown: it may contain a
+    part of a secret key, and redaction would not recognise a part."""
     mark = getattr(error, "problem_mark", None)
     if mark is None:
         return f"a value is not valid ({type(error).__name__})"
@@ -165,7 +165,8 @@ def _anchor_paths(tree: dict[str, dict[str, JsonValue]], folder: Path) -> dict[s
 
 
 def _words(command: Any) -> list[Any]:
-    """The words of a command line as a shell reads them; empty if it cannot be parsed (`env.command` reports that)."""
+    """The words of a command line as a shell reads them; empty if the line cannot be parsed (a later check reports
+    that)."""
     if not isinstance(command, str):
         return list(command) if isinstance(command, list | tuple) else []
     try:

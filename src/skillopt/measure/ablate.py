@@ -50,7 +50,7 @@ async def ablate(
     models: dict[str, ChatModel] | None = None,
     listeners: Sequence[Listener] = (),
 ) -> Ablation:
-    """Measure the best version, then the best version without one of its rules, for each rule.
+    """Measure the best version. Then, for each rule, measure the best version without this rule.
 
     The results are stored even if the budget ends the ablation. A second call measures only what is missing. The
     ablation has its own journal, and the budget applies to the ablation alone.
@@ -124,7 +124,7 @@ def units_of(skill: Skill) -> Iterator[Unit]:
 
 
 def without_units(skill: Skill, units: Sequence[Unit]) -> Skill:
-    """The skill without several rules, which are all left out together."""
+    """The skill without any of the rules in `units`."""
     left = skill
     for path in sorted({unit.file for unit in units}):
         lines = [unit.lines for unit in units if unit.file == path and unit.lines]
@@ -155,7 +155,8 @@ class _Variants:
 
     async def measure_together(self, verdict: str, units: Sequence[Unit]) -> list[AblatedPart]:
         """Measure the skill without any of the rules that have this verdict. This shows whether two rules say the same
-        (leaving out one of them changes nothing), and whether several small effects add up to a clear one."""
+        (then the score changes only if both are missing), and whether several small effects add up to a clear
+        effect."""
         chosen = [unit for unit in units if (row := self.row(unit)) and row.verdict == verdict]
         if len(chosen) < 2:
             return []

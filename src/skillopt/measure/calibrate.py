@@ -43,7 +43,7 @@ from skillopt.training.session import check_prices
 LEAST = 10
 """The minimum number of graded answers for a calibration."""
 _SHOWN = 5
-"""The maximum number of disagreements in the record."""
+"""The maximum number of disagreements that a calibration's record lists."""
 _WORDS = {"pass": 1.0, "fail": 0.0, "true": 1.0, "false": 0.0}
 
 
@@ -79,7 +79,7 @@ async def calibrate(
     repeats: int = 3,
     models: dict[str, ChatModel] | None = None,
 ) -> JudgeCalibration:
-    """Judge every graded answer `repeats` times, and write the record to `out`. Replies are stored in a journal in
+    """Judge every graded answer `repeats` times, and write the result to `out`. Replies are stored in a journal in
     `env.output_root`; if the command is repeated, only missing replies are requested."""
     options = judge_options(config.env)
     if options is None:
@@ -201,7 +201,7 @@ def calibration_record(
 
 
 def length_bias(judged: Sequence[JudgedAnswer]) -> LengthBias:
-    """Compare short answers with long answers: by how much do the judge's grades exceed people's grades?"""
+    """Measure how much more the judge's grades exceed people's grades for long answers than for short answers."""
     ordered = sorted(judged, key=lambda each: (len(each.graded.output), each.graded.item.id))
     half = len(ordered) // 2
     short, long = ([each.excess for each in part] for part in (ordered[:half], ordered[len(ordered) - half :]))
@@ -226,7 +226,7 @@ def position_bias(samples: Sequence[Judgement]) -> PositionBias:
 
 
 def verdict_of(record: JudgeCalibration) -> str:
-    """One or two sentences on the judge's agreement with people and its biases."""
+    """One or two sentences on the judge's biases and on the judge's agreement with people."""
     low, high = wilson(record.agreement * record.items, record.items)
     word = "no kappa, because all grades are the same" if record.kappa is None else f"kappa {record.kappa:.2f}"
     text = f"{record.model} agrees with people on {record.agreement:.0%} of {record.items} answers (95 % interval: "

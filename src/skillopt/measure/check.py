@@ -53,8 +53,8 @@ async def check(
     models: dict[str, ChatModel] | None = None,
     listeners: Sequence[Listener] = (),
 ) -> CheckResult:
-    """Check a skill against a base, and write the verdict with its evidence to `check.json`. Rollouts that an earlier
-    check paid for cost nothing."""
+    """Check a skill against a base, and write the verdict with its evidence to `check.json`. If an earlier check
+    already made a rollout, this rollout costs nothing."""
     async with both_measured(config, question, env=env, models=models, listeners=listeners) as done:
         session, trial = done.session, done.trial
         result = check_result(
@@ -142,8 +142,7 @@ def _chosen(items: list[Item], question: Question) -> list[Item]:
 
 
 def in_order(items: Sequence[Item], seed: int) -> list[Item]:
-    """The items in a random order that depends only on the seed. If items are added, the order of the earlier items
-    stays."""
+    """The items in a random order that depends only on the seed. New items do not change the order of the old items."""
     return sorted(items, key=lambda item: hashlib.sha256(f"check/{seed}/{item.id}".encode()).digest())
 
 
@@ -188,7 +187,8 @@ class _Bench:
 
     async def _one(self, ask: Ask, number: int) -> Trajectory | RolloutError:
         """Roll out one item. The label of the rollout names the side (`skill` or `base`). If the skill later becomes
-        the base of another check, it has a different label, so it is measured again. A lucky score is not reused."""
+        the base of another check, its rollouts get the label of the base. So the skill is measured again, and a lucky
+        score is not reused."""
         item = self.items[ask.item_id]
         return await roll_out_one(self._skill(ask), item, self.ctx, tag=self._tag(ask), number=number, stage="check")
 

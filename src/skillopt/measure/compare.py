@@ -47,12 +47,12 @@ from skillopt.training.final_scores import majority
 from skillopt.training.initial import initial_of, read_initial, run_of
 
 WORDS = ("initial", "best")
-"""The names that a user may give instead of a file, for skills of a run."""
+"""Names of a run's skills. A user may give such a name instead of a file."""
 
 
 def find_skill(name: str, config: Config, run: Path | None, env: Env | None = None) -> tuple[Skill, Path]:
-    """Find a skill and its path. `name` is `initial` or `best`, a skill of `run` (if that is None, of the config's
-    run), or a name that `skill_named` accepts."""
+    """Find a skill and its path. `name` is `initial`, `best` or a name that `skill_named` accepts. `initial` and `best`
+    are skills of `run` or, if `run` is None, of the config's run."""
     if name not in WORDS:
         return skill_named(name)
     if run is None:
@@ -176,8 +176,8 @@ def _means(done: PairMeasurement) -> dict[str, tuple[float, float]]:
 
 
 def _lists(done: PairMeasurement) -> ItemLists:
-    """The items in four lists: those that only the skill solves, only the base, both or neither. A skill solves an item
-    if at least half of its samples are right."""
+    """The items in four lists: solved only by the skill, solved only by the base, solved by both, solved by neither. A
+    skill solves an item if at least half of its samples are right."""
     solved: dict[str, dict[str, list[float]]] = {"base": {}, "skill": {}}
     for sample in done.samples:
         solved[sample.side].setdefault(sample.trajectory.item_id, []).append(sample.trajectory.score.hard)
@@ -192,7 +192,7 @@ def _lists(done: PairMeasurement) -> ItemLists:
 
 
 def names_of(a: Path | None, b: Path | None) -> tuple[str, str]:
-    """Names of two skills for people: `initial`, `best` or the file's name. If both names are the same, the folders'
+    """Readable names of two skills: `initial`, `best` or the file's name. If both names are the same, the folders'
     names are added."""
     plain = [_plain_name(path) for path in (a, b)]
     if a == b and plain[0]:

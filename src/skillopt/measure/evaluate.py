@@ -98,8 +98,8 @@ def _by_type(trajectories: list[Trajectory], metric: str) -> dict[str, TypeScore
 
 
 def note_read(who: str, skill_path: Path | None, folder: RunDirectory, items: int, score: float) -> int:
-    """Record that the test split was read, in the folder of the skill's run; if the skill is not from a run, in
-    `folder`. Return the number of reads so far."""
+    """Write down in the folder of the skill's run (or in `folder`, if the skill is not from a run) that the test split
+    was read. Return the number of reads so far."""
     log = folder.test_reads
     for parent in list(skill_path.resolve().parents)[:2] if skill_path else []:
         if (parent / "patch_log.jsonl").exists():

@@ -31,7 +31,8 @@ class CellChange:
 
 
 def matrix_of(outcomes: Sequence[CheckOutcome], recorded: Matrix | None = None) -> Matrix:
-    """The matrix from the outcomes of checks whose base is the empty skill. `recorded` is an earlier matrix."""
+    """The matrix from the outcomes of checks whose base is the empty skill. `recorded` is the matrix of an earlier
+    `skillopt check`."""
     return Matrix(
         skills=tuple(dict.fromkeys(outcome.name for outcome in outcomes)),
         targets=tuple(dict.fromkeys(outcome.target for outcome in outcomes)),
@@ -86,8 +87,8 @@ def _fell(result: CheckResult, recorded: float) -> bool:
 
 
 def _pruned(outcome: CheckOutcome) -> Pruning | None:
-    """The result of pruning a skill with this text for this target; None if no run in the output folder has such a
-    result."""
+    """The result of pruning the outcome's skill for the outcome's target; None if no run in the output folder has such
+    a result."""
     body = Skill(outcome.skill.document.body.lstrip("\n"))  # an export adds front matter to the run's skill
     same = {outcome.skill.skill.hash, body.hash}
     for path in sorted(Path(outcome.output_root).glob("*/*/pruned/prune.json")) if outcome.output_root else ():

@@ -33,15 +33,15 @@ ITEMS, SAMPLES = 12, 4
 TEMPERATURE = 0.7
 """The temperature of all samples except the first, if the config's temperature is 0 or not set."""
 SOLVED, FORM = 0.95, 0.9
-"""Assumed limits: the lowest share of right replies for the finding `nothing to learn`, and the lowest share of right
-replies with the form shown for `form only`."""
+"""Assumed limits: the lowest shares of right replies. `SOLVED` is the limit for the finding `nothing to learn`. `FORM`
+is the limit for `form only`; for this limit, only replies to requests that show the form are counted."""
 LOST = 0.5
 """An assumed limit: the finding is `this target cannot` if no task is solved and at least this share of the replies is
 unusable."""
 _SHOWN = 3
 """The maximum number of answers that a request shows as examples of the form."""
 _LONGER, _SLACK = 3, 20
-"""An answer has the wrong form if it is longer than 3 times the longest training answer plus 20 characters."""
+"""A reply's answer has the wrong form if it has more characters than 3 times the longest training answer, plus 20."""
 
 
 async def probe(

@@ -74,7 +74,7 @@ async def prune(
 ) -> Pruning:
     """Find the shortest skill that is shown to be no worse, and write it to `pruned/`. best_skill.md does not change.
 
-    Pruning uses the journal and the budget of the ablation. A second call pays only for what is missing.
+    Pruning uses the journal and the budget of the ablation. A repeated pruning pays only for missing rollouts.
     """
     ablation = await ablate(run, config, repeats=repeats, env=env, models=models, listeners=listeners)
     skill, version = best_version(run)

@@ -94,8 +94,8 @@ def report(rows: Sequence[ReplicatedRun], seeds: Sequence[int], spent: Spent) ->
 
 
 def _interval(column: str, rows: Sequence[ReplicatedRun]) -> Interval | None:
-    """The 95 % interval of a column's mean. It combines the spread of the seeds with the mean interval of the
-    single runs, because seeds with equal scores say nothing about other tasks."""
+    """The 95 % interval of a column's mean. It combines the spread of the seeds with the mean width of the single
+    runs' intervals, because seeds with equal scores say nothing about other tasks."""
     values = [row.value(column) for row in rows]
     mean, over_seeds = fmean(values), seeds_interval(values)
     half = over_seeds[1] - mean if over_seeds else 0.0

@@ -18,7 +18,7 @@ from skillopt.skill import Skill
 
 
 def for_routing(config: Config, library: Path) -> Config:
-    """The config with which a library is measured: it uses the trigger metric and all packages of the folder."""
+    """The config with which a library is measured: it uses the trigger metric and all packages of the library."""
     options = {key: value for key, value in config.env.options.items() if key not in {"package", "others"}}
     name = config.env.benchmark or f"{library.resolve().name}-routing"
     return config.with_values(

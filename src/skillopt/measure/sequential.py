@@ -43,7 +43,7 @@ _OPTIMISM = 0.5
 
 @dataclass
 class Trial:
-    """The samples of two skills on the same items, and the rules for the verdict. `order` is a random order."""
+    """The samples of two skills on the same items, and the rules for the verdict. `order`: items in random order."""
 
     order: Sequence[str]
     noisy: bool
@@ -61,7 +61,7 @@ class Trial:
     repeats: int = 0
     """The number of rounds of fresh samples."""
     p: float = 1.0
-    """The two-sided p-value of the test that decided, or of the last test."""
+    """The two-sided p-value of the test that decided; if none decided, of the last test."""
     sure_by: str = ""
     """The stage that decided: `screen`, `all items` or `repeats`."""
 
@@ -164,7 +164,7 @@ class Trial:
         return ways / math.comb(total, seen) <= self.alpha / looks
 
     def _exact(self) -> Word:
-        """The verdict after all items with a deterministic target, for which more samples would change nothing."""
+        """The verdict after all items, if the target is deterministic. More samples would change nothing."""
         more = self.difference > self.margin + EPSILON and self._one_way(1)
         if more or (self.difference > EPSILON and _p(self._first()) <= self.alpha):
             return "better"
@@ -173,7 +173,7 @@ class Trial:
         return "worse" if self._one_way(-1) else "cannot tell"
 
     def _one_way(self, sign: int) -> bool:
-        """True if all changed items changed in the direction of `sign`, or more items did than chance explains.
+        """True if all changed items changed in the direction of `sign`, or so many of them that it is not by chance.
 
         Any rewording changes some items in both directions, even with a deterministic target. So more wins than losses
         are not enough for a verdict.

@@ -27,7 +27,7 @@ Axes = dict[str, list[str]]
 Load = Callable[[Sequence[str]], Config]
 """A function that returns the config with some overrides."""
 TrainTrial = Callable[[Config, Path], Awaitable[Result]]
-"""A function that trains a config with a shared journal."""
+"""A function that trains with a config and the path of a shared journal."""
 
 _MOST = 1000
 
@@ -116,7 +116,7 @@ async def sweep(load: Load, texts: Sequence[str], train: TrainTrial) -> Sweep:
 
 def choose(rows: Sequence[SweepRow]) -> SweepRow:
     """The trial with the highest validation score. If several trials have this score, the trial with the fewest
-    rollouts until its best version; if that is also equal, the first."""
+    rollouts until its best version; if several trials have the fewest, the first of them."""
     return max(rows, key=lambda row: (row.best_val, -row.rollouts_to_best, -row.trial))
 
 

@@ -24,9 +24,9 @@ from skillopt.training.initial import given_notes, initial_of, run_key
 async def transfer(run: RunDirectory, config: Config, train: Train, *, tune: bool = True) -> Transfer:
     """Measure a transfer, and write it to `transfer.json`. Its rows are: the source's own score, no skill, zero-shot
     (the skill as it is) and fine-tuned (the skill trained further). If a finished run began with the config's own
-    initial skill, it is a further row.
+    initial skill, that run is a further row.
 
-    The fine-tuning first measures the skill as it is, so the zero-shot scores are taken from that run.
+    The fine-tuning first measures the skill as it is, so the zero-shot scores are taken from the fine-tuning.
     """
     require_test(config, "transfer")
     source = Run(run).summary if run.best_skill.is_file() else None

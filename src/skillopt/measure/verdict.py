@@ -80,7 +80,7 @@ def always_answering(answer: str) -> str:
 
 def not_above(score: float, constants: Mapping[str, float | None]) -> tuple[str, str]:
     """Two texts about a trivial baseline that reaches `score`, too: the text that follows `Better`, and a sentence.
-    Both are empty if no baseline does. `constants` has the baselines' scores by name, such as `doing nothing`."""
+    Both are empty if no baseline reaches it. `constants` has the baselines' scores by name, such as `doing nothing`."""
     reached = {name: value for name, value in constants.items() if value and value > score - 1e-9}
     if not reached:
         return "", ""

@@ -275,7 +275,7 @@ class RefusedError(ModelError):
 
 class UnansweredError(RefusedError):
     """All tries of one request failed, while other requests were answered. The cause may be the item, or a partial
-    outage of the endpoint. So the item is set aside only if it fails again in later rounds."""
+    outage of the endpoint. So the item is set aside only if it also fails when all failed items are tried again."""
 
 
 class FormRefusedError(RefusedError):

@@ -19,7 +19,7 @@ from skillopt.models.call import Caller
 
 T = TypeVar("T")
 LONGEST_BAD_REPLY = 4000
-"""The maximum number of characters of an unusable reply that the second request repeats."""
+"""The maximum number of characters that are quoted of an unusable reply when the optimizer is asked once more."""
 LONGEST_PROBLEM = 6000
 """The maximum number of characters of the sentence that describes a partly usable reply."""
 QUOTED = 160
@@ -96,8 +96,8 @@ def _with_reply(problem: str, text: str) -> str:
 
 
 def _shortened(text: str) -> str:
-    """The text of a bad reply for the second request. Only the beginning and the end of a long reply are kept; an empty
-    reply becomes `(empty)`."""
+    """The text of a bad reply, to be quoted when the optimizer is asked once more. Of a long reply, only the beginning
+    and the end are quoted; an empty reply becomes `(empty)`."""
     half = LONGEST_BAD_REPLY // 2
     shown = text if len(text) <= LONGEST_BAD_REPLY else f"{text[:half]}\n[…]\n{text[-half:]}"
     return shown.strip() or "(empty)"

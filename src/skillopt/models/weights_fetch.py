@@ -121,7 +121,7 @@ def from_index(item: WeightsFile, partial: Path, progress: Progress) -> None:
 
 
 def _sound_parts(item: WeightsFile, partial: Path) -> int:
-    """The number of whole parts with the right hash at the start of `partial`."""
+    """The number of parts at the start of `partial` that are complete and have the right hash."""
     if not partial.exists():
         return 0
     with partial.open("rb") as stream:

@@ -1,4 +1,4 @@
-"""The checks of `skillopt doctor`. Each check passes, warns or fails. If it finds a problem, it says how to fix it."""
+"""The checks of `skillopt doctor`. A check passes, warns or fails. A warning or failure says how to fix the problem."""
 
 from __future__ import annotations
 

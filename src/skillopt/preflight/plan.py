@@ -40,7 +40,7 @@ LONG_SKILL = 4000
 ACCEPTED = 0.5
 """The share of steps that the gate accepts, for the estimate."""
 EXAMPLE_TOKENS = 12
-"""Tokens of a worked example without its task: its form and the answer."""
+"""Tokens that a worked example has in addition to its task: the layout and the answer."""
 REPLY_TOKENS = {"searchqa": 5, "docvqa": 7, "alfworld": 6, "textworld": 4, "reasoning_gym": 12, "officeqa": 18}
 REPLY_TOKENS |= {"sim": 8, "livemathematicianbench": 400, "spreadsheetbench": 300}
 """Tokens of the target's reply, by env. The last two are assumed; all others are from recorded runs of the mini sets
@@ -285,7 +285,7 @@ def _call_seconds(config: Config, role: str) -> float:
 
 def _usage(config: Config, role: str, lines: Sequence[StagePlan]) -> Usage:
     """The estimated tokens of a role. If the role has a reasoning effort, a reply is assumed to use half of its limit.
-    Prompts are treated as cached only if the provider caches when SkillOpt asks for it."""
+    Prompts are treated as cached only for providers that SkillOpt can ask to cache them."""
     settings = config.role(role)
     reply = reply_tokens(config) if role == "target" else min(settings.max_tokens, _REPLIES[role])
     reply = reply if settings.reasoning_effort in {"", "none"} else settings.max_tokens // 2

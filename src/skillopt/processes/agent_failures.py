@@ -1,5 +1,5 @@
-"""Classifies the errors that a command prints: it needs a login, it has reached a limit that ends after some time, or
-something else is wrong."""
+"""Classifies the errors that a command prints: a missing login, a limit that ends after some time, or something
+else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Parses a command line's output: the answer, the steps before it, tokens and cost, or the error."""
+"""Parses a command line's output. Finds the answer (or the error), the steps before the answer, the tokens and the
+cost."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ class AgentOutput:
 
     output: str = ""
     messages: list[Message] = field(default_factory=list)
-    """The agent's messages, tool calls and results before the answer, in the form of the chat protocol."""
+    """Everything before the answer, in the format of the chat protocol: the agent's messages, its tool calls and their
+    results."""
     error: str = ""
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -31,7 +33,8 @@ class AgentOutput:
     """The cost in dollars; None if the agent does not report it."""
 
     def say(self, text: object, *, joined: bool = False) -> str:
-        """Add text of the agent and return it; with `joined`, the text continues the previous one."""
+        """Add a text of the agent and return the text. If `joined` is true, the text continues the agent's previous
+        text."""
         if joined and self.ends_with_text():
             self.messages[-1]["content"] = f"{self.messages[-1]['content']}{text!s}"
         else:
@@ -52,8 +55,8 @@ class AgentOutput:
         self.messages.append({"role": "tool", "tool_call_id": str(identity), "content": text[:_SHOWN]})
 
     def use(self, counts: dict[str, Any] | None, prompt: tuple[str, ...], completion: tuple[str, ...]) -> None:
-        """Add the token counts of an event. `prompt` and `completion` name the fields of `counts` that are summed:
-        tokens that the agent read, and tokens that it wrote."""
+        """Add the token counts of an event. `prompt` names the fields of `counts` for tokens that the agent read,
+        `completion` the fields for tokens that the agent wrote."""
         self.prompt_tokens += sum(int((counts or {}).get(name) or 0) for name in prompt)
         self.completion_tokens += sum(int((counts or {}).get(name) or 0) for name in completion)
 
@@ -83,7 +86,7 @@ def answered(output: str) -> AgentOutput:
 
 
 def json_events(stdout: str) -> Iterator[dict[str, Any]]:
-    """The objects of an output that is JSON lines or one JSON value; other lines are ignored."""
+    """The JSON objects in an output, which is one JSON value or JSON lines. Everything else is ignored."""
     for text in (stdout, *stdout.splitlines()):
         try:
             value = json.loads(text)
@@ -102,7 +105,8 @@ def tool_calls(messages: list[Message]) -> Iterator[tuple[str, str]]:
 
 
 def loaded(messages: list[Message], name: str) -> bool:
-    """Did the agent load this skill, with its tool for skills or by reading the skill's SKILL.md?"""
+    """Did the agent load this skill? An agent loads a skill by a call of its tool for skills, or by reading the skill's
+    SKILL.md."""
     for tool, text in tool_calls(messages):
         if f"{name}/SKILL.md" in text or f"{name}\\\\SKILL.md" in text:
             return True

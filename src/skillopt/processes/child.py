@@ -1,5 +1,4 @@
-"""The code inside a worker process: it reads JSON lines from standard input and answers each of them with one
-line.
+"""The code inside a worker process: it reads JSON lines from standard input and answers each line with one line.
 
 It imports only the standard library, so a worker starts quickly. The worker ends when its input ends, even in the
 middle of an answer. So it cannot outlive the process that started it.
@@ -25,9 +24,9 @@ def serve(
     explain: Callable[[BaseException], object],
     at_end: Callable[[], None] = lambda: None,
 ) -> None:
-    """Answer the lines of standard input until it ends. `begin` gets the first line and returns the function that
-    answers the later lines. `explain` makes the answer from an error that a line caused. `at_end` is called after the
-    last line."""
+    """Answer the lines of standard input until the input ends. `begin` gets the first line and returns the function
+    that answers the later lines. If a line causes an error, `explain` turns the error into the answer. `at_end` is
+    called when the input has ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C and ends this process afterwards
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # output of the work must not mix with the answers

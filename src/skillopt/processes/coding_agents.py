@@ -19,7 +19,7 @@ LOGIN_VARIABLES = ("HOME", "USER", "LOGNAME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"
 
 @dataclass(frozen=True, kw_only=True)
 class TaskMode:
-    """The way in which an agent does a task, with a separate home folder in which it finds the skill."""
+    """How an agent does a task. The agent gets a separate home folder, which contains the skill."""
 
     argv: tuple[str, ...]
     env: Callable[[Path], dict[str, str]]
@@ -27,7 +27,7 @@ class TaskMode:
     use: Callable[[str], str] = "Use the skill {} for this task.".format
     """Makes the first line of the task from the skill's name."""
     parse: Callable[[str], AgentOutput] | None = None
-    """The parser of the output of a task, if it differs from `Preset.parse`; else None."""
+    """The parser of a task's output; None if `Preset.parse` parses this output, too."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Files to write into the home folder: their texts by path."""
 
@@ -44,7 +44,7 @@ class Preset:
     files: Mapping[str, str] = field(default_factory=dict)
     """Files to write into the folder in which the agent answers a request: their texts by path."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables that turn off work that no request needs, such as updates and titles."""
+    """Environment variables that turn off what no request needs, such as the agent's updates of itself."""
     pass_env: tuple[str, ...]
     """Environment variables that the agent always gets: its keys and URLs."""
     install: str

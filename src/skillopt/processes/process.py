@@ -1,5 +1,5 @@
-"""Runs child processes: splits a command line, makes its environment, and ends it together with every process that it
-started."""
+"""Runs child processes: splits the command line, makes the environment, and ends a child together with every process
+that the child started."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from skillopt.errors import UserError
 
 PLAIN = ("PATH", "LANG", "LANGUAGE", "TZ", "TERM", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS")
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
-"""Environment variables of proxies. Every child gets these (in upper and lower case), those in `PLAIN`, those that
-begin with LC_, and those that the user names."""
+"""Environment variables of proxies. Every child gets these variables, in upper and lower case. It also gets the
+variables in `PLAIN`, those that begin with `LC_`, and those that the user names."""
 LONGEST_OUTPUT = 8 << 20
 """The maximum number of bytes of a child's output; a child that prints more is ended."""
 _SCRIPTS = (".py", ".sh", ".js", ".ts", ".mjs", ".rb")
 _GRACE = 1.0
-"""Seconds to wait for the rest of a child's output after the child has ended. Its own children may keep the output
-open."""
+"""Seconds to wait for the rest of a child's output after the child has ended. Processes that the child started may keep
+the output open."""
 
 
 def split_command(command: str | Sequence[str], where: str, hint: str) -> list[str]:
@@ -41,7 +41,8 @@ def split_command(command: str | Sequence[str], where: str, hint: str) -> list[s
 
 
 def fingerprint(words: Sequence[str], others: Iterable[Path] = ()) -> str:
-    """A hash of the scripts among `words` and of the files `others`; empty if there are none."""
+    """A hash of the scripts among `words` and of the files `others`; empty if there is neither a script nor another
+    file."""
     scripts = [Path(word) for word in words if word.endswith(_SCRIPTS)]
     texts = [path.name.encode() + b"\0" + path.read_bytes() for path in [*scripts, *others] if path.is_file()]
     return hashlib.sha256(b"\0".join(texts)).hexdigest() if texts else ""
@@ -73,7 +74,7 @@ class Finished:
 
 
 async def run_command(argv: list[str], *, cwd: Path, env: Mapping[str, str], stdin: str, timeout: float) -> Finished:
-    """Run a command until it ends or reaches its time limit; then end every process that it started."""
+    """Run a command until it ends or reaches its time limit; then end every process that the command started."""
     process = await asyncio.create_subprocess_exec(
         *argv,
         cwd=cwd,
@@ -117,8 +118,8 @@ async def run_command(argv: list[str], *, cwd: Path, env: Mapping[str, str], std
 
 
 async def _ended(process: asyncio.subprocess.Process) -> None:
-    """Wait until the child itself has ended. Process.wait() would also wait for the pipes, which a process that the
-    child started may keep open for ever."""
+    """Wait until the child itself has ended. `Process.wait()` would also wait for the pipes to close, but a process
+    that the child started may keep the pipes open for ever."""
     while process.returncode is None:  # noqa: ASYNC110 - nothing else reports it
         await asyncio.sleep(0.01)
 

@@ -23,7 +23,7 @@ from skillopt.processes.process import end_group
 
 LONGEST_ANSWER = 8 << 20
 _LOG_END = 1 << 14
-"""The number of bytes at the end of a log that are searched for its last line."""
+"""The number of bytes that are read at the end of a log to find the log's last line."""
 
 
 class WorkerGoneError(Exception):
@@ -34,7 +34,7 @@ class WorkerProcess:
     """One worker process. Only one thread at a time may call `ask`; any thread may call `stop`."""
 
     def __init__(self, script: Path, env: Mapping[str, str], *, log: bool = False) -> None:
-        """With `log`, the message of an error contains the last line of the process's standard error."""
+        """If `log` is true, error messages contain the last line of the process's standard error."""
         self._log = tempfile.TemporaryFile() if log else None  # noqa: SIM115 - used as long as the process
         self._asking = threading.Lock()
         # -P: modules in the script's own folder, such as `base`, must not replace those of libraries.

@@ -68,7 +68,7 @@ class JudgeCalibration(Document):
     spearman: float | None
     """Spearman's rank correlation of the judge's and the person's grades; None if either is constant."""
     excess: float
-    """The mean of the judge's grade minus the person's."""
+    """The mean difference: the judge's grade minus the person's grade."""
     length: LengthBias
     position: PositionBias | None = None
     repeats: int
@@ -76,7 +76,7 @@ class JudgeCalibration(Document):
     flip_rate: float
     """The share of pairs of judgements that disagree on pass or fail. A pair is two judgements of the same answer."""
     deviation: float
-    """The standard deviation of repeated grades of one answer: the root of the mean variance over all answers."""
+    """The standard deviation of repeated grades of one answer: the square root of the answers' mean variance."""
     disagreements: tuple[Disagreement, ...] = ()
     verdict: str = ""
 

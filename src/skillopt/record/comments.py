@@ -31,7 +31,8 @@ class Comment(BaseModel):
 
 
 def read_comments(path: Path) -> list[Comment]:
-    """The newest comment on each item and line. A comment with neither rating nor text removes the earlier one."""
+    """The newest comment on each item and on each line. A comment with neither rating nor text removes the previous
+    comment on the same item or line."""
     newest: dict[tuple[str, str], Comment] = {}
     try:
         comments = [Comment.model_validate(row) for row in read_jsonl(path)]

@@ -1,8 +1,8 @@
 """Finds damaged files of a run.
 
-The state contains checksums of itself and of every file that a finished step wrote. The journal has its own
-checksums. Every other file that training reads can be rebuilt from these files. The journal alone is enough to repeat
-the whole run without a call, which restores every other file.
+The state contains checksums of itself and of every file that a finished step wrote. The journal has its own checksums.
+Every other file that training reads can be rebuilt from these files. If only the journal is left, the whole run can be
+repeated without a call; the repeated run restores every other file.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def history_of(run: RunDirectory, state: State) -> list[StepRecord]:
 
 
 def _history_fits(run: RunDirectory, state: State) -> bool:
-    """Does history.json match the steps' records? What an interrupted step or epoch end added to it is ignored."""
+    """Does history.json match the steps' records? Additions of an interrupted step or epoch end are ignored."""
     if not state.step and not run.history.exists():
         return True
     try:
@@ -181,8 +181,8 @@ def refuse_damage(run: RunDirectory) -> None:
 
 
 def take_back(run: RunDirectory, state: State) -> None:
-    """Remove what an interrupted step or epoch end added to the files of finished steps (perhaps half a line). If the
-    run is not finished, also remove evaluations without a checksum."""
+    """Remove everything that an interrupted step or epoch end added to the files of finished steps, even half a line.
+    If the run is not finished, also remove evaluations without a checksum."""
     entry = state.sealed.get(run.conflicts.relative_to(run.root).as_posix())
     if entry and run.conflicts.stat().st_size > entry.size:
         os.truncate(run.conflicts, entry.size)

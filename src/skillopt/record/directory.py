@@ -90,7 +90,8 @@ class RunDirectory:
         return self.skills / f"skill_v{version:04d}.md"
 
     def step_skill(self, step: int) -> Path:
-        """Path of a copy of the skill's text after a step's gate. Its name has the step, not the version."""
+        """Path of a copy of the skill's text after a step's gate. The copy's name has the step's number, not the
+        version's."""
         return self.skills / f"step_{step:04d}.md"
 
     def changes(self, version: int) -> Path:
@@ -155,7 +156,8 @@ class RunDirectory:
             draft.replace(self.best_package)
 
     def roll_back(self, *, step: int, epoch: int, version: int, patch_log_size: int) -> None:
-        """Remove the files that an interrupted step or epoch end left: all after the given step, epoch and version."""
+        """Remove the files that an interrupted step or epoch end left behind: those with a higher number than the given
+        step, epoch or version."""
         self.patch_log.truncate(patch_log_size)
         if self.conflicts.exists():
             rows = read_jsonl(self.conflicts) if step else []  # if a run is repeated, the file may be damaged
@@ -220,7 +222,7 @@ class RunDirectory:
             os.close(handle)
 
     def _remove_drafts(self) -> None:
-        """Remove temporary files that killed processes left."""
+        """Remove temporary files that killed processes left behind."""
         for entry in list(entries(self.root)):
             if is_draft(entry.name) and entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path, ignore_errors=True)
@@ -272,14 +274,14 @@ class RunDirectory:
 
 
 ANNOUNCED_IN = "SKILLOPT_ANNOUNCED_IN"
-"""The environment variable with the path of a file. A command writes the path of the folder with its results into this
-file, so the program that started the command knows the folder."""
+"""The environment variable that names a file. A command writes the path of its results' folder into this file, so the
+program that started the command knows the folder."""
 
 
 def announce(folder: Path, *, finished: bool = False) -> None:
-    """Tell two facts to the program that started this command: the path of the folder with the command's results, and
-    whether the work was finished before (see `ANNOUNCED_IN`). Only the first call writes, because a command may start
-    other commands."""
+    """Tell two facts to the program that started this command (see `ANNOUNCED_IN`): the path of the folder with the
+    command's results, and whether the work was already finished when the command started. Only the first call writes,
+    because a command may start other commands."""
     if file := os.environ.pop(ANNOUNCED_IN, ""):
         write_atomic(Path(file), json_text({"folder": str(folder.resolve()), "finished": finished}))
 
@@ -291,7 +293,7 @@ def _read_own(folder: Path) -> Skill:
 
 
 def make_folder(path: Path, *, private: bool) -> None:
-    """Create a folder. If `private` is true, other users cannot open the folder, even if it existed before."""
+    """Create a folder. If `private` is true, other users cannot open the folder, even if it existed already."""
     path.mkdir(parents=True, exist_ok=True, mode=0o700 if private else 0o777)
     if private and path.stat().st_mode & 0o077:
         with suppress(PermissionError):  # a folder of another user can be closed only by that user
@@ -326,8 +328,8 @@ def short_hash(identity: object) -> str:
 
 
 def resolve_run(path: Path) -> Path:
-    """The folder of a run. `path` is this folder itself, or a folder of several runs; then the newest run is taken.
-    Raise Damaged if the run contains links, pipes or devices."""
+    """The folder of a run. `path` is this folder itself, or a folder of several runs; of several runs, the newest is
+    taken. Raise Damaged if the run contains links, pipes or devices."""
     run = RunDirectory(path)
     if not run.config_json.exists():
         runs = [(each.stat().st_mtime, each.parent) for each in path.glob("*/config.json")]

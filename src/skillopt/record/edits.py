@@ -50,7 +50,7 @@ class Patch(Record):
     patterns: tuple[Pattern, ...] = ()
     edits: tuple[Edit, ...] = ()
     minimal: tuple[Edit, ...] | None = None
-    """Wordings of the minimal remedy (one or two sentences that say what is missing). The gate compares the best
+    """Wordings of the minimal remedy: one or two sentences that say what the skill lacks. The gate compares the best
     wording with all edits together."""
     findings: tuple[ReportedFinding, ...] = ()
     """The analyst's findings, for later steps."""

@@ -83,7 +83,8 @@ class Event(Record):
 
 
 class NearestRun(Record):
-    """The earlier run with the most similar settings, and each different setting with its earlier and its new value."""
+    """The earlier run whose settings are most similar to this run's. `settings` has each setting that differs, with the
+    earlier run's value and this run's value."""
 
     run: str
     settings: dict[str, tuple[JsonValue, JsonValue]]
@@ -97,9 +98,10 @@ class RunStarted(Event):
     """True if the run was already finished."""
     best_skill: str
     differs: NearestRun | None
-    """The earlier run with the most similar settings, if there is one; only for a new run."""
+    """The earlier run with the most similar settings; None if there is none, or if this run is resumed or begun with
+    `--fresh`."""
     done: int
-    """The number of steps that were finished before."""
+    """The number of steps that were finished before this start of the run."""
     steps: int
     splits: dict[str, int]
     """The number of items in each split."""
@@ -115,7 +117,7 @@ class RunStarted(Event):
     phase: Phase | None = None
     """If a finished run is now extended, its new phase; else None."""
     reads_again: bool = False
-    """True if the test split was read before, and will be read again at the end."""
+    """True if the run's test split was already read, and will be read again at the run's end."""
 
 
 class RepliesReused(Event):
@@ -160,7 +162,7 @@ class LettersOpened(Event):
     numbers: tuple[int, ...]
     folder: str
     waiting: int
-    """The number of all letters that wait for a reply."""
+    """The number of letters that wait for a reply, including older letters."""
 
 
 class SetAside(Event):
@@ -220,7 +222,7 @@ class GateDecided(Evidence, Event):
 
 
 class CreditTried(Evidence, Event):
-    """The gate has tried some edits of a rejected candidate, or the minimal remedy (one edit)."""
+    """The gate has tried the minimal remedy, or a rejected candidate without some of its edits."""
 
     edits: int
 

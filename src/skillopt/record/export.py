@@ -107,8 +107,8 @@ def _write(to: Path, skill: Skill) -> tuple[str, ...]:
 
 
 def _check_free(folder: Path, path: str) -> None:
-    """Raise an error if the file at `path` cannot be written into the folder: a link or file has the name of one of its
-    parent folders, or a folder has the name of the file."""
+    """Raise an error if the file at `path` cannot be written into the folder: because a folder on the way to the file
+    exists as a link or file, or because the file exists as a folder."""
     above = [folder / part for part in Path(path).parents if part.name]
     if linked := next((part for part in above if part.is_symlink() or (part.exists() and not part.is_dir())), None):
         raise UserError(f"{linked}: is not a folder, but the package has a folder with this name; remove this file")

@@ -1,5 +1,5 @@
-"""Reads and writes a run's files. After a crash, a file has its old or its new content, never half of it. Only
-regular files are read."""
+"""Reads and writes a run's files. After a crash, a file has all of its old or all of its new content. Only regular
+files are read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def is_draft(name: str) -> bool:
 
 
 def entries(folder: Path | str, skip: Path | None = None) -> Iterator[os.DirEntry[str]]:
-    """All entries below a folder, but not those below `skip`. Links are not followed. Folders may vanish meanwhile."""
+    """All entries below a folder, but not those below `skip`. Links are not followed. Folders may vanish during the
+    search."""
     try:
         with os.scandir(folder) as found:
             listed = list(found)
@@ -133,7 +134,7 @@ def read_text(path: Path, errors: str = "strict") -> str:
 
 
 def digest(value: Any) -> str:
-    """A checksum of a JSON value. It is the same for every layout of the value's text."""
+    """A checksum of a JSON value. White space and the order of keys do not change it."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -156,7 +157,7 @@ def sync_folder(path: Path) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Convert models to plain values, at every level. Characters that are not valid Unicode are replaced."""
+    """Convert pydantic models to plain values, at every level. Characters that are not valid Unicode are replaced."""
     if isinstance(value, BaseModel):
         return plain(value.model_dump(mode="json"))
     if isinstance(value, dict):

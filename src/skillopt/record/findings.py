@@ -7,14 +7,15 @@ from typing import Literal
 from skillopt.record.base import Record
 
 FindingKind = Literal["rule", "form", "hypothesis"]
-"""The kind of finding: a rule of the tasks, a form of text that the target does or does not follow, or a hypothesis."""
+"""The kind of finding. `rule`: a rule of the tasks. `form`: the target follows, or does not follow, instructions of a
+certain form. `hypothesis`: a guess."""
 
 
 class ReportedFinding(Record):
-    """What a reply says about a new or an earlier finding."""
+    """What a reply says about one finding: a new finding, or a finding that the state already has."""
 
     number: int = 0
-    """The number of the earlier finding; 0 for a new one."""
+    """The number of the finding in the state; 0 for a new finding."""
     kind: FindingKind = "hypothesis"
     text: str = ""
     supports: tuple[str, ...] = ()

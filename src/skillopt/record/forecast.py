@@ -83,7 +83,7 @@ class Plan(Record):
 
 
 class Preflight(Record):
-    """The plan and the warnings from before a training. The caller passes them to the training."""
+    """The plan and the warnings that are made before a training. The caller passes them to the training."""
 
     plan: Plan
     advice: list[Check] = Field(default=[])

@@ -54,7 +54,7 @@ UNREADABLE = (sqlite3.DatabaseError, UnicodeDecodeError)
 """The errors that a damaged file causes in SQLite: usually a DatabaseError, but a UnicodeDecodeError if SQLite's
 message contains bytes that are not text."""
 SENT = "sent"
-"""In a stored reply of the optimizer, the key that has the request: its messages and its name."""
+"""The key under which a stored reply of the optimizer has the request: the request's messages and name."""
 _INSERT = "INSERT INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
@@ -74,7 +74,7 @@ class JournalRow:
     stage: str
     model: str
     turn: int
-    """1 for the first call of a rollout; another number for its later calls."""
+    """1 for the first call of a rollout; the later calls of the rollout have other numbers."""
     reply: dict[str, Any]
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -276,7 +276,7 @@ class OptimizerExchange(BaseModel):
 
 
 def read_exchanges(path: Path) -> list[OptimizerExchange]:
-    """The requests to the optimizer and their replies; empty if the run's version did not store requests."""
+    """The requests to the optimizer and their replies; empty if the run's SkillOpt version did not store requests."""
     if not path.is_file():
         return []
     wanted = "SELECT stage, attempt, prompt_tokens, completion_tokens, reply FROM replies WHERE role = 'optimizer'"

@@ -27,7 +27,7 @@ class MatrixCell(Record):
     no_skill: float | None
     """The score on the same items without any skill."""
     recorded: float | None
-    """The score from the first time that this text of the skill was measured with this target."""
+    """The score of the first measurement of this text of the skill with this target."""
 
     @property
     def rank(self) -> int | None:

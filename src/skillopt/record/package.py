@@ -32,7 +32,8 @@ def open_package(file: Path) -> Package:
 
 
 def checked_package(folder: Path) -> Package:
-    """Return the package in a folder. Raise UserError with the problem if it cannot be trained and exported."""
+    """Return the package in a folder. If the package cannot be trained and exported, raise a UserError that says
+    why."""
     file = package_file(folder)
     if file is None:
         raise UserError(f"{folder}: is not a skill package; it needs a {FILE} that begins with front matter (---)")

@@ -20,7 +20,7 @@ class Replies(Record):
     cut_off: float
     """The share of replies that were cut off at the target's token limit."""
     unparsable: float
-    """The share of replies that are wrong and not in the form of an answer: they are empty, far too long, or not one of
+    """The share of replies that are wrong and do not look like an answer: they are empty, far too long, or not one of
     the possible answers."""
 
     @property
@@ -29,7 +29,8 @@ class Replies(Record):
 
 
 class ProbePlan(Record):
-    """The expected cost of a probe. Tokens and dollars are estimates; for tasks with several turns, so is `calls`."""
+    """The expected cost of a probe. Tokens and dollars are estimates. `calls` is an estimate only for tasks with
+    several turns."""
 
     calls: int
     tokens: Estimate
@@ -50,7 +51,7 @@ class Probe(ResultFile):
     samples: int
     """The number of samples of each task with the initial skill."""
     temperature: float | None
-    """The temperature of all samples after the first. If the config sets a temperature, all samples use that one."""
+    """The temperature of all samples after the first. It is the config's temperature, unless that is 0 or not set."""
     pass_1: float
     """The mean share of tasks that one sample solves. Only samples at the config's own temperature count."""
     pass_any: float
@@ -60,7 +61,8 @@ class Probe(ResultFile):
     plain: Replies
     """Replies with the initial skill."""
     with_form: Replies | None
-    """One reply per task, with the form of an answer shown below the skill; None if the tasks have no answers."""
+    """Replies, one per task, to requests that show the form of an answer below the skill; None if the tasks have no
+    answers."""
     form: str
     """The form of an answer that was shown."""
     majority: MajorityScore | None

@@ -21,7 +21,7 @@ class PruneTrial(Record):
     verdict: CheckWord
     score: float
     base: float
-    """The best skill's score on the same items."""
+    """The best skill's score on the items of this trial."""
     difference: float
     difference_interval: Interval | None
     measured: int
@@ -47,7 +47,8 @@ class Pruning(ResultFile):
     metric: str
     removed: tuple[str, ...]
     put_back: tuple[str, ...]
-    """Rules without measured worth that were kept, because no check showed that the skill without them is as good."""
+    """Rules that are still in the shorter skill, although the ablation measured no worth for them: no check showed that
+    the skill is as good without them."""
     trials: tuple[PruneTrial, ...]
     spent: Spent
     """The cost, including the ablation."""

@@ -34,7 +34,8 @@ class Result:
 
     @property
     def verdict(self) -> str:
-        """The result in plain words: whether the skill became better and by how much, or why not; and the cost."""
+        """The result and the cost in plain words. The result says whether the skill became better; if so, by how much;
+        if not, why not."""
         return self.summary.verdict
 
     @property

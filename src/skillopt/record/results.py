@@ -343,7 +343,8 @@ class ReplicatedRun(Record):
     target_calls: int = 0
 
     def value(self, column: str) -> float:
-        """The value in a column: a score, or for `gain_val` and `gain_test` the best minus the initial score."""
+        """The value in a column. For `gain_val` and `gain_test`, it is the best score minus the initial score; for
+        other columns, it is a score."""
         kind, _, split = column.partition("_")
         scores = {"val": (self.initial_val, self.best_val), "test": (self.initial_test, self.best_test)}[split]
         return {"initial": scores[0], "best": scores[1], "gain": scores[1] - scores[0]}[kind]
@@ -365,7 +366,8 @@ class Replication(_Verdict):
 
 
 class TransferRow(Record):
-    """The scores of a skill with the other benchmark or target. Scores that were not measured are left out."""
+    """The scores of a skill on the benchmark and target of `Transfer.to`. Scores that were not measured are left
+    out."""
 
     optional: ClassVar = frozenset({"val", "val_interval", "test", "test_interval", "tokens"})
 
@@ -390,7 +392,7 @@ class TransferSource(TransferGoal):
 
 
 class Transfer(_Verdict):
-    """transfer.json: a trained skill on a different benchmark or target."""
+    """transfer.json: the scores of a trained skill on a benchmark or target that is not the one of its training."""
 
     source: TransferSource = Field(validation_alias=AliasChoices("from", "source"))
     to: TransferGoal

@@ -19,7 +19,7 @@ class RoutedRow(Record):
     expected: str
     """The name of the skill that the requests are meant for, or `none`."""
     loaded: dict[str, int]
-    """The number of requests by the skill that the agent loaded: its name, `none` or `several`."""
+    """The number of requests for each loaded skill. The key is the skill's name, `none` or `several`."""
 
     @property
     def requests(self) -> int:
@@ -64,7 +64,8 @@ class Routing(ResultFile):
     split: str
     items: int
     score: float
-    """The share of requests for which only the expected skill was loaded, or no skill if none was expected."""
+    """The share of requests for which the agent loaded exactly the expected skill. If no skill was expected, the agent
+    must have loaded none."""
     interval: Interval | None
     confusion: Confusion
     set_aside: dict[str, str]

@@ -101,7 +101,7 @@ class Run:
 
     @cached_property
     def settings(self) -> Settings:
-        """The config as it is stored, including keys of other versions and packages."""
+        """The config as it is stored, including keys of other SkillOpt versions and of packages."""
         return self._read_as(_SETTINGS, self.files.config_json)
 
     @property
@@ -273,8 +273,8 @@ class Run:
 
     @cached_property
     def outcomes(self) -> dict[str, dict[str, bool]]:
-        """For each training and validation item: the hashes of the skills that were tried on it, each with True if the
-        skill solved the item at least once."""
+        """For each training and validation item: the hashes of the skills that were tried on the item, each with True
+        if the skill solved the item at least once."""
         outcomes: dict[str, dict[str, bool]] = {}
         for measured in self.measurements():
             for item_id, (hard, _) in measured.items.items() if measured.split != "test" else ():
@@ -284,8 +284,8 @@ class Run:
 
     @cached_property
     def persistent_failures(self) -> tuple[str, ...]:
-        """Items that no skill has solved. An item is listed only if at least three skills were tried on it, or a
-        version since the last gain. Otherwise, the next skill may well solve it."""
+        """Items that no skill has solved. An item counts only if at least three skills were tried on the item, or if a
+        version since the last gain was tried. Other unsolved items may well be solved by the next skill."""
         since, versions = self._last_gain(), self.versions_by_hash
         failed = (
             item
@@ -473,8 +473,8 @@ def read_record(model: type[Model], path: Path) -> Model:
 
 
 def stored_config(settings: Mapping[str, JsonValue]) -> Config:
-    """Build a config from its values by dotted key. Keys of other versions and of packages that are not installed are
-    left out, because they are not needed to read a run."""
+    """Build a config from its values by dotted key. Keys of other SkillOpt versions and of packages that are not
+    installed are left out, because no such key is needed to read a run."""
     tree: dict[str, dict[str, JsonValue]] = {}
     for dotted, value in settings.items():
         section, _, key = dotted.partition(".")

@@ -32,7 +32,7 @@ class Source:
     main: str = ""
     """The name of the main document in `files`."""
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """The contents of the package's files, by path. A plain file is the only entry."""
+    """The contents of the package's files, by path. For a plain file, the only entry is this file."""
     executable: frozenset[str] = frozenset()
     """The paths of the executable files."""
     folder: str = ""
@@ -79,7 +79,8 @@ class Source:
         return 1 + (self.document.front.count("\n") if self.main == FILE else 0)
 
     def has(self, name: str) -> bool:
-        """Does the package have a file or folder of this name? For a plain file: is there one next to it?"""
+        """Does the package have a file or folder of this name? For a plain file, the files and folders next to the
+        plain file are searched."""
         if not self.is_package:
             return name == self.main or self.near(name)
         bare = name.rstrip("/")

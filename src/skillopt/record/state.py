@@ -187,7 +187,8 @@ class State(BaseModel):
     tried: list[Tried] = []
     """The last steps and what became of their edits, for requests to the optimizer."""
     pending: list[Edit] = []
-    """Edits of rejected candidates that broke nothing; the next steps try them again together with new edits."""
+    """Edits that broke nothing, although their candidate was rejected; the next steps try them again together with new
+    edits."""
     short_form: ShortForm | None = None
     """The newest minimal remedy that was tried."""
     reviewed: dict[str, int] = {}
@@ -199,7 +200,7 @@ class State(BaseModel):
     guidance_won: list[str] = []
     """Validation items that failed until accepted guidance solved them."""
     phases: list[Phase] = []
-    """The first training and each extension; empty in runs of earlier versions."""
+    """The first training and each extension; empty in runs of earlier SkillOpt versions."""
     epoch_versions: list[int] = [0]
     """The current version at the start of the run and at each epoch's end."""
     counts: Counts = Field(default_factory=Counts)  # pydantic would share a hashable default among all runs

@@ -31,8 +31,8 @@ class Evidence(Record):
     before: float | None
     """The current skill's score before this gate (mean over the items); None if it was never measured."""
     after: float | None
-    """The candidate's score (mean over the items). None if the gate decided before the score was known, or if it
-    measured nothing (`measured` is 0). If the candidate is accepted, this is `before` of the next gate."""
+    """The candidate's score (mean over the items). None if the gate decided before the score was known, or if the gate
+    measured no item (`measured` is 0). If the candidate is accepted, this is `before` of the next gate."""
     at_most: float
     """The highest score that the candidate could reach; equal to `after` if `after` is known."""
     items: int
@@ -111,7 +111,7 @@ class GateRecord(GateResult, Document):
 class LearningRate(Record):
     scheduled: float
     used: float
-    """The scheduled rate, lowered because of earlier steps that were not accepted."""
+    """The rate that the step used: the scheduled rate, lowered if some steps before this one were not accepted."""
 
 
 class EditCounts(Record):
@@ -128,7 +128,7 @@ class EditCounts(Record):
     """The number of edits that copy from a training item."""
     merged: int
     conflicting: int
-    """The number of edits that wait for a person."""
+    """The number of edits that wait for a person's decision."""
     selected: int
     applied: int
     skipped: dict[str, int]
@@ -270,7 +270,7 @@ class ComparedItem(Record):
     before: float
     after: float
     before_id: str
-    """The id of the trajectory with the earlier skill."""
+    """The id of the trajectory with the skill of the earlier epoch."""
     after_id: str
 
 

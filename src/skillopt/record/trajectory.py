@@ -95,5 +95,5 @@ class RolloutError(BaseModel):
     scorer fails on it."""
     alone: bool = False
     """True if all tries failed while the endpoint answered other rollouts. Further rounds then try the item again; if
-    they fail, too, the item is set aside."""
+    these tries fail, too, the item is set aside."""
     error: str

@@ -26,7 +26,7 @@ _KINDS = {
     "the skill is for this request": ("Use it for", "left out"),
     "the skill is not for this request": ("Not for", "picked wrongly"),
 }
-"""Maps how the scorer's feedback begins to how the added sentence begins, and to the cause of the failure."""
+"""Maps the beginning of the scorer's feedback to the beginning of the added sentence and to the failure's cause."""
 
 
 class SimulatedLibrarian(SimulatedModel):

@@ -196,8 +196,8 @@ class SimulatedModel(ChatModel):
 
     @staticmethod
     def _seen(request: ChatRequest) -> list[Message]:
-        """Return the part of a request on which its random choices depend. For the optimizer, this is the data that it
-        reads, without its instructions and without the target's name."""
+        """Return the part of a request on which the random choices for the reply depend. For the optimizer, this is the
+        data in the request, without the instructions and without the target's name."""
         if request.schema is None:
             return list(request.messages)
         return [{**m, "content": what_it_reads(str(m["content"]))} for m in request.messages if m["role"] != "system"]

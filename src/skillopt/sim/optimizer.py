@@ -1,9 +1,9 @@
 """The simulated world's optimizer: it reads requests and states the rules that were missing.
 
-The optimizer knows only the facts in a request. It finds a code in an expected answer or in an earlier right output; it
-never reads the codes of the world. If the history in a request shows that an edit was rejected, the optimizer does not
-propose this edit again. It writes notes and guidance from the results of edits and the outputs in the request. So if a
-request leaves something out, the optimizer learns less from it (tests/training/test_requests.py).
+The optimizer knows only the facts in a request. It finds a code in an expected answer or in an old output that was
+right; it never reads the codes of the world. If the history in a request shows that an edit was rejected, the optimizer
+does not propose this edit again. It writes notes and guidance from the results of edits and the outputs in the request.
+So if a request leaves something out, the optimizer learns less from it (tests/training/test_requests.py).
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ def _opposites(prompt: str, skill: str) -> list[SimEdit]:
 
 
 def _left_open(prompt: str) -> list[SimPattern]:
-    """Return the cause of failed sealed tickets, without an edit, because a single ticket does not show what they need.
+    """Return the cause of failed sealed tickets, without an edit: a single ticket does not show what all of them need.
     Deep reflection, which reads several tickets, proposes the edit."""
     ids = _open_ids(prompt)
     cause = "the answer lacks its last word"
@@ -246,8 +246,8 @@ def _open_ids(prompt: str) -> list[str]:
 
 
 def _systemic(prompt: str) -> SimReply:
-    """Propose one edit for all sealed tickets: a rule that names the word at the end of their answers. The word must
-    end all their expected answers, and no passing output of another task may contain it."""
+    """Propose one edit for all sealed tickets: a rule that names the word at the end of their answers. All expected
+    answers of these tickets must end with the word, and no passing output of another task may contain the word."""
     ids = _open_ids(prompt)
     last = {(row.get("expected", "").split() or [""])[-1] for row in _rows(prompt, "failures") if row["id"] in ids}
     others = {word for row in _rows(prompt, "passes") if SEALED not in row["task"] for word in row["output"].split()}

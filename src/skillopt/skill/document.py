@@ -210,7 +210,7 @@ def _title(text: str) -> str:
 
 
 def _fence_after(line: str, fence: str) -> str:
-    """The code fence that is open after this line; `fence` was open before it."""
+    """The code fence that is open after this line; `fence` is the one that was open before this line."""
     mark = _FENCE.match(line.rstrip("\r\n"))
     if not mark:
         return fence

@@ -85,7 +85,7 @@ class Edit(BaseModel):
     @field_validator("dropped", mode="before")
     @classmethod
     def _complete(cls, value: object) -> object:
-        """Remove rows of a reply that lack the text or the reason."""
+        """Remove rows of `dropped` in which the text or the reason is missing."""
         rows = value if isinstance(value, list | tuple) else ()
         return [row for row in rows if isinstance(row, DroppedText) or (isinstance(row, dict) and _names(row))]
 
@@ -122,7 +122,7 @@ class SizeLimits:
 UNLIMITED = SizeLimits(
     max_edit_tokens=1 << 40, max_skill_tokens=1 << 40, max_file_tokens=1 << 40, max_total_tokens=1 << 40
 )
-"""No limits, for edits that were accepted before and are applied again."""
+"""No limits, for accepted edits that are applied again."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class _Unfit(Exception):  # noqa: N818
 
 @dataclass
 class _Draft:
-    """The replacements that belong to the edits so far. All spans refer to the original text."""
+    """The replacements for the edits that were added so far. All spans refer to the original text."""
 
     skill: Skill
     replacements: list[tuple[Span, str]] = field(default_factory=list)
@@ -192,9 +192,9 @@ def apply_edits(
 ) -> Applied:
     """Apply `edits` in order. Every anchor is looked up in its file as it was before the first edit.
 
-    If two edits touch the same text, the first is applied. Text and files that no edit touches stay byte for byte. If
-    edits leave a file other than SKILL.md without text, this file is removed. If `in_order` is false, every new section
-    is put at the end.
+    If two edits touch the same text, the first is applied. Text and files that no edit touches stay the same, byte for
+    byte. If edits leave a file other than SKILL.md without text, this file is removed. If `in_order` is false,
+    every new section is put at the end.
     """
     builder = SkillBuilder(skill, limits or SizeLimits(), in_order=in_order)
     applied: list[Edit] = []
@@ -403,8 +403,8 @@ def _after(text: str, point: int) -> str:
 
 
 def _whole_line(text: str, span: Span) -> Span:
-    """If the span covers whole lines, extend it over the line break that would be left. If two blank lines would then
-    meet, extend it over one of these, too."""
+    """If the span to delete covers whole lines, extend it over the line break that would be left. If the deletion would
+    bring two blank lines together, extend the span over one of these lines, too."""
     before = re.search(r"(?:\r?\n)*$", text[: span.start])
     breaks = re.findall(r"\r?\n", before[0]) if before else []
     after = text[span.end :]

@@ -129,7 +129,9 @@ def _walk(folder: Path) -> Iterator[tuple[str, Path]]:
                 continue
             count += 1
             if count > 10 * MOST_FILES:  # the folder is not a package: do not look at all of it
-                raise PackageError(f"{folder}: has more than {MOST_FILES} files; put the skill into a separate folder")
+                raise PackageError(
+                    f"{folder}: has more than {10 * MOST_FILES} files; put the skill into a separate folder"
+                )
             file = Path(parent) / name
             yield file.relative_to(folder).as_posix(), file
 

@@ -1,7 +1,7 @@
 """An Agent Skills package: SKILL.md and further files. Agents list the front matter of SKILL.md, and load its body when
 they need the skill.
 
-Training changes only the body, or the description. Everything else stays byte for byte.
+Training changes only the body, or the description. Everything else stays the same, byte for byte.
 """
 
 from __future__ import annotations

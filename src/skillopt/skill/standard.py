@@ -16,8 +16,8 @@ def rank(title: str) -> int:
 
 
 def next_section(skill: Skill, title: str) -> int | None:
-    """The position for a new standard section: before the first section that comes later in the standard order, which
-    ends with Examples. None if the skill has no such section."""
+    """The position for a new standard section: before the first section of the skill that must come after it. In the
+    standard order, Examples is the last section. None if the skill has no section that must come after the new one."""
     later = (section for name in _ORDER[rank(title) + 1 :] for section in skill.find_sections(name))
     return min((section.span.start for section in later if section.level == _LEVEL), default=None)
 

@@ -14,7 +14,8 @@ _WEIGHTS = {
     "word": 1.0, "number": 1.0, "line": 1.0, "spaces": 0.7, "underscore": 0.3, "korean": 0.6, "wide": 0.7,
     "letter": 0.33, "signs": 0.9,
 }  # fmt: skip
-"""The tokens of each type of piece: `wide` is Chinese, Japanese and emoji; `letter` is all other scripts."""
+"""The number of tokens that a piece of text counts as, by the type of the piece. `wide`: Chinese, Japanese and emoji.
+`letter`: all other scripts."""
 _SHORT_WORD = 7
 """A word with at most this number of letters counts as one token; every nine further letters count as one more
 token."""
@@ -25,8 +26,8 @@ def count_tokens(text: str) -> int:
     """Estimate the number of tokens of a text in the o200k vocabulary.
 
     Compared with exact counts, paragraph by paragraph, the mean error is 7 % for our docs, 6 % for our sources, 5 % for
-    the tasks in data/, and 4 % for skills and for short Chinese, Japanese and Korean texts; over whole files it is 1 to
-    5 %. For other scripts it is 12 %."""
+    the tasks in data/, and 4 % for skills and for short Chinese, Japanese and Korean texts. Over whole files, the
+    mean error is 1 to 5 %. For other scripts, it is 12 %."""
     tokens = 0.0
     for piece in _PIECE.finditer(text):
         kind = piece.lastgroup or ""

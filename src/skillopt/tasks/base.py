@@ -231,7 +231,7 @@ class Env(ABC):
     scores_files: bool = False
     """True if `run` also scores the files that the rollout left. `score` then scores an untouched workspace."""
     judge: Callable[[Item, str, Judge], Awaitable[Score]] | None = None
-    """An async function `judge(item, output, ask)` that scores instead of `score`. `ask` sends a request to the
+    """An async function `judge(item, output, ask)` that is called instead of `score`. `ask` sends a request to the
     judge model; the journal stores the replies. An env with a judge is noisy."""
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""A check of answers from a session or from another tool's eval, and its conversion to the fields of a task."""
+"""A check that was taken from a session or from another tool's eval, and its conversion to fields of a task."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def check_fields(check: MinedCheck) -> Json:
 
 
 def _pattern(check: MinedCheck) -> str:
-    """A regular expression that matches an output with all wanted texts and without any unwanted text, as whole
-    words."""
+    """A regular expression that matches an output if it contains all wanted texts and no unwanted text. Only whole
+    words count."""
     wanted = "".join(rf"(?=.*(?<![\w-]){re.escape(text)}(?!\w))" for text in check.values)
     unwanted = "".join(rf"(?!.*(?<![\w-]){re.escape(text)}(?!\w))" for text in check.unwanted)
     return rf"\A{wanted}{unwanted}"

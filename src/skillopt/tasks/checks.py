@@ -1,4 +1,5 @@
-"""Scorers of the workspace that a rollout left: they compare it with expected files by name, or run a check command."""
+"""Scorers of the workspace that a rollout left. `files` compares files with expected files of the same names. `command`
+runs a check command."""
 
 from __future__ import annotations
 

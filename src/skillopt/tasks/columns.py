@@ -1,4 +1,4 @@
-"""Finds the column of a table for each field of a task: by a usual name, by its heading, or as the user says."""
+"""Finds the column for each field of a task: the user's choice, a usual name, or a usual word in the heading."""
 
 from __future__ import annotations
 

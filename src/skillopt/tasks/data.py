@@ -339,7 +339,7 @@ def item_from(where: str, row: Any, *, answers: bool = True, ids: bool = True) -
 
 
 def _as_people_write_it(row: Fields) -> Fields:
-    """Accept numbers as ids and answers, a single answer as text, and `answer` for `answers`."""
+    """Convert numbers in ids and answers to text, a single answer to a list, and the name `answer` to `answers`."""
     out = dict(row)
     if _is_whole(out.get("id")):
         out["id"] = str(out["id"])

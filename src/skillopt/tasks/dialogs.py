@@ -12,8 +12,8 @@ def as_task(row: Any) -> Any:
     """Convert a row of OpenAI's evals or of chat fine-tuning to question, answers and context. Any other row is
     returned as it is.
 
-    The last message of the user is the question. The messages around it are the context. The assistant's message after
-    the question, or `ideal`, is the answer.
+    The question is the user's last message. The answer is `ideal`, or the last message if this is the assistant's. All
+    other messages are the context.
     """
     if not isinstance(row, dict) or "question" in row:
         return row

@@ -36,7 +36,7 @@ BEGINNING = 200
 """The number of characters at the start of a reply that are searched for a refusal."""
 _QUOTES = " \t\n\"'“”‘’*_#>-"
 LONGEST_NUMBER = 40
-"""The maximum number of characters of an expected answer that counts as a number."""
+"""An expected answer counts as a number only if it has at most this many characters."""
 _TOOL_ERROR = re.compile(r"\s*(?:error\b|traceback \(most recent call last\))", re.IGNORECASE)
 
 

@@ -1,7 +1,8 @@
 """The scorer `judge`: a model scores the answers. Its scores are noisy, so such a run needs the paired gate.
 
-The judge has two forms: `grade` gives points for a rubric; `pairwise` asks twice, in both orders, whether the answer is
-better than the task's reference answer. All text of a task or an answer is shown as data, in a JSON string.
+The judge has two forms: `grade` gives points for a rubric; `pairwise` asks twice whether the answer is better than the
+task's reference answer, once with each of the two shown first. All text of a task or an answer is shown as data, in a
+JSON string.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ _Form: TypeAlias = Annotated[
     Annotated[str, Tag("text")] | Annotated[tuple[Criterion, ...], Field(min_length=1), Tag("list")],
     Discriminator(lambda value: "list" if isinstance(value, list | tuple) else "text"),
 ]
-"""A rubric is a text or a list. Only the form that the user wrote is checked, so an error names a mistake in this
-form."""
+"""A rubric is a text or a list. A list is checked only as a list, and any other value only as a text, so an error names
+the user's mistake."""
 _RUBRIC: TypeAdapter[Rubric] = TypeAdapter(_Form)
 
 
@@ -61,8 +62,8 @@ class JudgeOptions(Options):
     """Options of a judge (`env.scoring_options`)."""
 
     form: Literal["grade", "pairwise"] = "grade"
-    """`grade` gives 0 to 4 points. `pairwise` gives 4 points if the answer is better than the task's first answer, 2
-    points for a tie and 0 if it is worse."""
+    """`grade` gives 0 to 4 points. `pairwise` gives 4 points if the answer is better than the task's first expected
+    answer, 2 points for a tie and 0 points if it is worse."""
     rubric: _Form = ""
     """A text, or a list of {criterion, weight}. A task's field `rubric` replaces it."""
     samples: int = Field(default=1, ge=1, le=9)
@@ -105,7 +106,7 @@ def _messages(prompt: str, item: Item, **shown: str | Sequence[str]) -> list[Mes
 
 
 async def samples_of(item: Item, output: str, ask: Judge, options: JudgeOptions, rubric: Rubric) -> list[Judgement]:
-    """The judgements of an answer. An empty answer gets 0 points without asking the judge."""
+    """The judgements of an answer. An empty answer gets 0 points, and the judge is not asked."""
     if not output.strip():
         return [Judgement(0, "the answer is empty")]
     return [await _sample(item, output, ask, options, rubric) for _ in range(options.samples)]
@@ -135,7 +136,8 @@ async def _sample(item: Item, output: str, ask: Judge, options: JudgeOptions, ru
 
 
 async def _compared(item: Item, output: str, ask: Judge, rubric: Rubric) -> Judgement:
-    """Ask the judge in both orders; if the two replies disagree, the result is a tie."""
+    """Ask the judge twice, once with each of the two answers shown first; if the replies disagree, the result is a
+    tie."""
     text = rubric if isinstance(rubric, str) else "; ".join(f"{r.criterion} (weight {r.weight:g})" for r in rubric)
     reasons, preferred = [], []
     for first, second in ((output, item.answer), (item.answer, output)):
@@ -205,7 +207,8 @@ def calls_per_answer(env: EnvConfig) -> int:
 
 
 def fingerprint_of(options: JudgeOptions) -> str:
-    """A text that identifies the prompts that the judge uses. A judge of an earlier SkillOpt keeps its fingerprint."""
+    """A text that identifies the prompts that the judge uses. The text stays the same if a new version of SkillOpt only
+    adds prompts for other options."""
     shown = [PROMPT, RUBRIC]
     if options.form == "pairwise":
         shown = [PAIR, RUBRIC]

@@ -38,7 +38,7 @@ as a mapping with the keys `train`, `val` and `test`, or as a split folder."""
 ScorerFunction = Callable[..., Any]
 """A scorer function. It gets a task (its fields as keys and as attributes) and the target's output, and returns a
 number from 0 to 1, a bool, (number, feedback), a dict or a Score. A parameter named `workspace` gets the Path of the
-folder that the rollout left. It may be async."""
+workspace as it is after the rollout. The function may be async."""
 
 _FEWEST = 8
 

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def at(value: Any, dotted: str) -> Any:
-    """The value at a path such as `a.b.c` or, in a list, `choices.0.text`; None if it is not there."""
+    """The value at a path such as `a.b.c` or, in a list, `choices.0.text`; None if there is no such value."""
     for name in dotted.split("."):
         if isinstance(value, list) and name.isdecimal():
             value = value[int(name)] if int(name) < len(value) else None

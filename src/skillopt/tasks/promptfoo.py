@@ -112,8 +112,8 @@ def _cases(number: int, test: Any, default: Any, prompts: Sequence[str], lack: s
 
 def _asked(prompt: str, variables: Json) -> Json:
     """The fields of a task from a prompt, which is a text or a JSON list of messages. A list is parsed before the
-    variables are filled in, so that values may contain quotation marks. If the prompt is valid JSON only with the
-    values, it is parsed after they are filled in."""
+    variables are filled in, so that values may contain quotation marks. A prompt that becomes valid JSON only when the
+    variables are filled in is parsed after that."""
     filled = _filled(prompt, variables)
     for text, values in ((prompt, variables), (filled, {})):
         if messages := _messages(text):

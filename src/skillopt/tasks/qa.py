@@ -118,7 +118,8 @@ class QAEnv(Env):
         return episode.model_copy(update={"score": score, "packed": ""})
 
     def score(self, item: Item, output: str) -> Score | Awaitable[Score]:
-        """The score of an output. If files are scored, an untouched workspace is scored, as a baseline."""
+        """The score of an output. If the scorer scores files, this is the score of an untouched workspace, as a
+        baseline."""
         return self._score_files(item, output, "") if self.scores_files else self._scorer(item, output)
 
     async def _score_files(self, item: Item, output: str, packed: str) -> Score:

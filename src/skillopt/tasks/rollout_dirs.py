@@ -1,4 +1,5 @@
-"""The files of one rollout: a fresh workspace, a home folder, the skill's whole package, the item without answers."""
+"""The files of one rollout: a fresh workspace, a home folder, the skill's whole package, and the item without
+answers."""
 
 from __future__ import annotations
 

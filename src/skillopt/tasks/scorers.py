@@ -187,8 +187,8 @@ _ONE_AT_A_TIME = ThreadPoolExecutor(1, thread_name_prefix="scorer")
 
 class FunctionScorer(Scorer):
     """A scorer function that a program passes in. It gets the item and the output. If it is not async, it runs in a
-    thread that scores one output at a time. A parameter named `workspace` gets the Path of the folder that the rollout
-    left."""
+    thread that scores one output at a time. A parameter named `workspace` gets the Path of the workspace as it is after
+    the rollout."""
 
     def __init__(self, function: Callable[..., Any], options: FunctionOptions) -> None:
         self._function, self._pass_at = function, options.pass_at
@@ -225,10 +225,10 @@ class OwnOptions(FunctionOptions):
 
 
 class OwnScorer(Scorer):
-    """A user's scorer function, named `scorer.py:fn`. It gets the item and the output and returns a score in one of the
-    forms of skillopt/tasks/as_score.py. It may be async.
+    """A user's scorer function, named `scorer.py:fn`. The function gets the item and the output and returns a score in
+    one of the formats of skillopt/tasks/as_score.py. The function may be async.
 
-    A parameter named `workspace` gets the Path of the folder that the rollout left.
+    A parameter named `workspace` gets the Path of the workspace as it is after the rollout.
     """
 
     def __init__(self, reference: str, options: OwnOptions) -> None:

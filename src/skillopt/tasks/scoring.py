@@ -42,8 +42,8 @@ def extract_answer(output: str) -> str:
 def normalise(text: str) -> str:
     """SQuAD's normal form: lower case, no punctuation, no articles, single spaces.
 
-    If this would leave nothing (for example for the answer `A` or `+`), keep the articles; if it is still empty, keep
-    the punctuation, too: an empty text is never the answer.
+    If this would leave nothing (for example for the answer `A` or `+`), keep the articles; if the text would still be
+    empty, keep the punctuation, too, because an empty text is never the answer.
     """
     lower = text.lower()
     words = lower.translate(_NO_PUNCTUATION)
@@ -58,7 +58,8 @@ def token_f1(answer: str, gold: str) -> float:
 
 
 def exact(output: str, answers: Sequence[str]) -> Score:
-    """The hard score is 1 if the reply equals an answer in normal form. The soft score is the best token F1."""
+    """The hard score is 1 if the reply equals an answer in normal form. The soft score is the highest token F1 with any
+    of the answers."""
     answer = extract_answer(output)
     hard = any(normalise(answer) == normalise(gold) for gold in answers)
     soft = max(token_f1(answer, gold) for gold in answers)
@@ -66,7 +67,8 @@ def exact(output: str, answers: Sequence[str]) -> Score:
 
 
 def f1(output: str, answers: Sequence[str], *, threshold: float = 0.5) -> Score:
-    """The hard score is 1 if the token F1 is at least `threshold`. The soft score is the best token F1."""
+    """The hard score is 1 if the token F1 is at least `threshold`. The soft score is the highest token F1 with any of
+    the answers."""
     soft = max(token_f1(extract_answer(output), gold) for gold in answers)
     return Score(
         hard=float(soft >= threshold), soft=soft, feedback="" if soft >= threshold else expected_feedback(answers)
@@ -89,7 +91,8 @@ def contains(output: str, answers: Sequence[str], *, every: bool = False) -> Sco
 def choice(output: str, answers: Sequence[str], *, choices: Choices = ()) -> Score:
     """Both scores are 1 if the reply names the right choice and no other, by its letter or its text.
 
-    `choices` are the labels, or {letter: text}. If the answer is a letter, a list of texts gets the letters A, B, C …
+    `choices` is {letter: text}, or a list of texts. If all expected answers are letters, the texts of a list get the
+    letters A, B, C …; else each text is its own label.
     """
     texts = _lettered(choices, answers)
     named = _named_choices(extract_answer(output), texts)
@@ -119,7 +122,8 @@ def _lettered(choices: Choices, answers: Sequence[str]) -> dict[str, str]:
 
 
 def _named_choices(answer: str, texts: Mapping[str, str]) -> set[str]:
-    """The labels that a reply names: alone, as `(B)` or `the answer is B`, or by their text."""
+    """The labels of the choices that a reply names. The reply may be only the label, may mark it (`(B)`, `the answer is
+    B`), or may contain the text of the choice."""
     short = normalise(answer)
     if short in texts:
         return {short}
@@ -140,7 +144,8 @@ def _named_choices(answer: str, texts: Mapping[str, str]) -> set[str]:
 
 @lru_cache(maxsize=256)
 def _label_patterns(labels: frozenset[str]) -> tuple[re.Pattern[str], ...]:
-    """Patterns for a label of one character: at the beginning, after a word such as `answer`, or as `(B)`."""
+    """Three patterns for a label of one character. The first finds it at the beginning; the second, after a word such
+    as `answer`; the third, if it is marked, as in `(B)`."""
     label = f"([{re.escape(''.join(sorted(labels)))}])"
     patterns = (
         rf"\W*{label}(?:[).:\]](?!\d)|\s*$|\s+[-–—])",
@@ -184,7 +189,8 @@ def number(
 
 
 def _last_line_of_answer(output: str) -> str:
-    """The part of a reply that has its number: in `\\boxed{…}`, after `####`, or the whole answer."""
+    """The part of a reply that contains the number: the text in `\\boxed{…}`; else the text after `####`; else the
+    whole answer."""
     answer = extract_answer(output)
     boxed = re.findall(r"\\boxed\{([^{}]*)\}", answer[-20_000:])
     return boxed[-1] if boxed else answer.rpartition("####")[2]
@@ -267,7 +273,7 @@ def _compiled(pattern: str, ignore_case: bool) -> re.Pattern[str]:
 
 def json_fields(output: str, answers: Sequence[str], *, fields: Sequence[str] = (), tolerance: float = 0.0) -> Score:
     """The hard score is 1 if the reply's JSON has all fields of an answer, with the same values. The soft score is the
-    share of these fields.
+    share of the fields that have the same values.
 
     `fields` (dotted, such as `address.city`) are the fields that are compared; by default all fields of the answer.
     Numbers within the tolerance are equal; case and spaces of texts are ignored. The reply may have further fields.

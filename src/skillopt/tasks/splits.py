@@ -2,8 +2,8 @@
 
 The items of a file are split by content: an item stays in its split if only its id, its answers or its position in the
 file change. Items of one `group` (such as questions on one document) stay together. If the tasks of a file have changed
-since the split was written, that is an error: a new split might train on test items. The tasks of a folder are split by
-name: a new or edited task does not move any other task.
+since the split was written, this is an error, because a new split might move test items to train. The tasks of a folder
+are split by name: a new or edited task does not move any other task.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def load_split(
     change: Change = "refuse",
     columns: Mapping[str, str] | None = None,
 ) -> dict[str, list[Item]]:
-    """The items of a file by split. The split is read from `NAME.split.json` next to the file; if there is none, it is
-    made and written there."""
+    """The items of a file by split. The split is read from `NAME.split.json` next to the file; if this file does not
+    exist, a split is made and written to it."""
     if file.is_dir():
         raise UserError(f"env.data: '{file}' is a folder; set env.split_dir to a folder with train/, val/ and test/")
     items = without_copies(placed_tasks(file, columns=columns, answers=answers))[0]
@@ -107,7 +107,7 @@ def _settled(
 
 
 def recorded_shares(file: Path) -> tuple[dict[str, float], int] | None:
-    """The ratios and the seed of the split that is saved next to a file; None if there is none."""
+    """The ratios and the seed of the split that is saved next to a file; None if no split is saved."""
     written = split_path(file)
     if not _read(written, "content"):
         return None
@@ -261,7 +261,8 @@ def _read(written: Path, key: Literal["content", "id"]) -> dict[str, str]:
 def _write(
     written: Path, file: Path, items: Sequence[Item], split: Mapping[str, str], ratios: Mapping[str, float], seed: int
 ) -> None:
-    """Write the split's file, unless its folder is read-only: the same tasks and seed give the same split again."""
+    """Write the split's file. If its folder is read-only, nothing is written: the same tasks and seed give the same
+    split in the next run, too."""
     strata = stratum_of(items)
     rows = {
         name: [

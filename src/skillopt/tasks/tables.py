@@ -63,8 +63,8 @@ def _parquet(file: Path) -> Iterator[Any]:
 
 
 def _arrow(file: Path) -> Iterator[Any]:
-    """The batches of an Arrow file in either form: with an index (as Feather files have), or as a stream (as `datasets`
-    writes it)."""
+    """The batches of an Arrow file in either format: with an index (as Feather files have), or as a stream (as
+    `datasets` writes it)."""
     ipc = _library("pyarrow.ipc", str(file))
     with file.open("rb") as stream:
         begins = stream.read(6)
@@ -93,7 +93,7 @@ def _limited(where: str, batches: Iterable[Any]) -> Iterator[Any]:
 
 def read_hub(source: str) -> Iterator[Row]:
     """The rows of the data set `hf:org/name[:config][@revision][#split]`. If HF_HUB_OFFLINE is set, `datasets` reads
-    only its cache, which an earlier load has filled. Code of a data set is never run."""
+    the data set only from its cache. Code of a data set is never run."""
     named = _NAME.fullmatch(source)
     if not named:
         raise UserError(f"{source}: must have the form hf:org/name[:config][@revision][#split]")
@@ -139,7 +139,8 @@ def table_rows(table: Any, where: str) -> Iterator[Row] | None:
 
 
 def _data_set_rows(where: str, data: Any) -> Iterator[Row]:
-    """The rows of a data set, even after its methods `select`, `filter` or `shuffle`. Images stay encoded."""
+    """The rows of a data set, even if its methods `select`, `filter` or `shuffle` were called before. Images stay
+    encoded."""
     number = ": row {}" if is_hub_name(where) else "[{}]"
     if hasattr(data, "num_rows"):
         _refuse_large(where, data.num_rows, 0)
@@ -157,7 +158,8 @@ def _numbered(where: str, rows: Iterable[Any]) -> Iterator[Row]:
 
 
 def plain_row(row: Mapping[str, Any]) -> Any:
-    """The row with JSON values; if a value cannot be converted, a UserError that says why."""
+    """The row with JSON values. If a value cannot be converted, returns (and does not raise) a UserError that says
+    why."""
     try:
         return {str(name): _plain(value, str(name)) for name, value in row.items() if not _is_missing(value)}
     except UserError as error:

@@ -30,7 +30,7 @@ _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 _PLACEHOLDER = re.compile(r"#?n/a|n\.a\.?|tbd|tba|todo|xxx+|null|nan|[-–—?.…_]+|\W*placeholder\W*", re.IGNORECASE)
 """Matches the text of a cell that nobody has filled in yet."""
 _A_LABEL = 0.2
-"""If at least this share of the rows has the same answer, it is a label, even if it looks like a placeholder."""
+"""An answer that at least this share of the rows has is a label, even if the answer looks like a placeholder."""
 
 
 class BadRowsError(UserError):
@@ -47,7 +47,7 @@ class TaskFile:
     columns: dict[str, str]
     """Field → name of its column."""
     copies: list[tuple[str, str]]
-    """Rows that repeat an earlier row: the location of each, and the location of the row that it repeats."""
+    """Rows that repeat a row above them: the location of each, and the location of the row that it repeats."""
     left_out: list[Problem]
     """Rows that were left out because they cannot be tasks."""
     placeholders: list[Problem]

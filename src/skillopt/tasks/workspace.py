@@ -29,7 +29,7 @@ LEFT_OUT = {"__pycache__"}
 """Folders, such as caches, whose files are ignored after a rollout."""
 _LONGEST_SHOWN = 2000
 _MOST_SHOWN = 12_000
-"""The maximum number of characters that are shown of differences: `_LONGEST_SHOWN` for one file, `_MOST_SHOWN` for all
+"""Of the differences, at most `_LONGEST_SHOWN` characters are shown for one file, and at most `_MOST_SHOWN` for all
 files together."""
 _MOST_LISTED = 100
 _LARGEST_COMPARED = 256 << 10
@@ -188,7 +188,8 @@ class WorkspaceDiff:
     packed: str = ""
     """The new and changed files and the names of removed ones, packed for `restore`."""
     problem: str = ""
-    """Why the workspace was not stored (it is too large); empty if it was. This counts as the agent's failure."""
+    """Why the workspace was not stored (it is too large); empty if it was stored. A workspace that is too large counts
+    as the agent's failure."""
 
 
 class WorkedEpisode(Episode):

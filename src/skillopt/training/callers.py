@@ -99,8 +99,8 @@ def make_callers(
 
 
 def _is_deterministic(model: ChatModel, settings: RoleSettings) -> bool:
-    """The config's value of `deterministic`. If the config has none, True if the model is deterministic and the
-    temperature is 0."""
+    """The config's value of `deterministic`. If the config does not set it, the result is True if the model is
+    deterministic and the temperature is 0."""
     if settings.deterministic is not None:
         return settings.deterministic
     return model.deterministic and not settings.temperature

@@ -76,7 +76,8 @@ class Context:
     executor: Executor = field(default_factory=Executor)
     background: BackgroundTasks = field(default_factory=BackgroundTasks)
     changed: Mapping[str, int] = field(default_factory=dict)
-    """How often each validation item scored differently under a candidate of an earlier step."""
+    """How often, in the steps before this one, each validation item got a different score under a candidate than under
+    the current skill."""
     low_priority: bool = False
     """True if nothing waits for this work yet, so its calls use only free slots."""
     expect: Callable[[Skill], None] | None = None
@@ -89,7 +90,7 @@ class Context:
 
     @property
     def noisy(self) -> bool:
-        """True if the same skill may get a different score when it does the same item again."""
+        """True if the score of the same skill on the same item may differ from one rollout to the next."""
         scores = is_noisy(self.env) and not (is_judged(self.env) and self.grader.deterministic)
         return scores or not self.target.deterministic
 

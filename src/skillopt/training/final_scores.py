@@ -121,7 +121,8 @@ class FinalScores:
         )
 
     def best(self, state: State, metric: str, tokens: int) -> BestScores:
-        """The best skill's scores, from the gate and from fresh samples; the difference is the winner's curse."""
+        """The best skill's scores, from the gate and from fresh samples. The difference between the two is the winner's
+        curse."""
         again = self.score("val_remeasured")
         return BestScores(
             val=state.best.val if state.val else None,

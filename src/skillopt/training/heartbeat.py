@@ -65,8 +65,8 @@ async def _beat(ctx: Context) -> None:
 
 
 class ThrottleWatch:
-    """Watches for endpoints that reject calls because too many arrive, and repeats the report as long as an endpoint
-    does so."""
+    """Reports endpoints that reject calls because too many arrive. As long as an endpoint rejects calls, the report is
+    repeated."""
 
     def __init__(self, ctx: Context, callers: Mapping[str, Caller]) -> None:
         self._ctx = ctx

@@ -171,9 +171,9 @@ def _abandoned(older: RunDirectory | None, config: Config) -> RunDirectory | Non
 
 
 def _scored_otherwise(run: RunDirectory, config: Config) -> RunDirectory | None:
-    """The newest other run that sends the same requests: it differs only in its scorer, or in code and data that the
-    config names. The new run uses the paid replies of this other run. A reply is looked up by its whole request, so a
-    request never gets the reply to a different request."""
+    """The newest run, apart from `run`, that sends the same requests: it differs from `run` only in its scorer, or in
+    code and data that the config names. `run` uses the paid replies of this older run. A reply is looked up by its
+    whole request, so a request never gets the reply to a different request."""
     runs = []
     for other in sibling_runs(run, config.train.seed):
         recorded = recorded_settings(other)
@@ -221,8 +221,8 @@ def _read_state(run: RunDirectory, config: Config) -> State | None:
 
 
 def _extends(run: RunDirectory, state: State, epochs: int) -> bool:
-    """True if a training of `epochs` epochs extends the run. Raises an error if the run has more epochs, or if it is
-    unfinished and has a different number of epochs."""
+    """True if a training of `epochs` epochs extends the run. Raises an error if the run has more than `epochs` epochs,
+    or if the run is unfinished and has fewer."""
     planned = state.phases[-1].epochs if state.phases else epochs
     if state.status != "finished" and epochs != planned:
         raise UserError(

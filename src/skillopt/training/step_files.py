@@ -151,7 +151,7 @@ def _edit_counts(work: StepWork) -> EditCounts:
 
 
 def count_changes(state: State, credited: Credited) -> None:
-    """Count in the state how often each validation item has scored differently under a candidate."""
+    """Count in the state how often the score of each validation item changed under a candidate."""
     verdicts = {id(verdict): verdict for verdict in (credited.rejected, credited.last_verdict)}
     moved = Counter(row.item_id for verdict in verdicts.values() for row in verdict.evidence if row.change)
     state.changed = dict(sorted((Counter(state.changed) + moved).items()))

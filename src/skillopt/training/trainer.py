@@ -200,7 +200,7 @@ class TrainingLoop:
 
     async def _begin(self) -> None:
         """Start or continue the run. A new run measures its initial skill. An unfinished run goes back to its last
-        finished step. A finished run is extended if the config has more epochs."""
+        finished step. A finished run is extended if the config has more epochs than the run."""
         config, state, run = self.config, self.state, self.run
         resumed, finished = self.session.state is not None, state.status == "finished"
         phase = reopen(run, state, config, self.plan, self._parts)

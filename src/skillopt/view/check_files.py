@@ -1,4 +1,4 @@
-"""Output of check and lint for CI: notes on lines in GitHub's log, and JUnit XML."""
+"""Output of the commands `check` and `lint` for CI: notes on a skill's lines in GitHub's log, and JUnit XML."""
 
 from __future__ import annotations
 

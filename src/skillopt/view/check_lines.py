@@ -1,4 +1,4 @@
-"""The result of a check for people: lines and tables for a terminal, Markdown for a pull request."""
+"""Shows the result of a check: as lines and tables on a terminal, or as Markdown for a pull request."""
 
 from __future__ import annotations
 

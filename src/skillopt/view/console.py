@@ -262,7 +262,7 @@ def _fresh(evidence: Evidence) -> str:
 
 
 def validation_change(evidence: Evidence) -> str:
-    """The validation score before and after: `0.25 → 0.50`."""
+    """The validation scores of the current skill and of the candidate: `0.25 → 0.50`."""
     if evidence.before is None:
         return "not measured"
     return f"{score(evidence.before)} → {score(evidence.after)}"
@@ -356,8 +356,8 @@ def this_command() -> str:
 
 
 def _winner(best: BestScores) -> list[str]:
-    """A line with two scores of the best skill: measured again, and in the gate. The gate's score was partly luck. No
-    line if no version was accepted."""
+    """A line with two scores of the best skill: the gate's score (partly luck), and the score when the skill was
+    measured again. No line if no version was accepted."""
     curse = best.winners_curse
     if curse is None or not best.version:
         return []

@@ -14,8 +14,8 @@ from skillopt.view.text import score
 
 Point = tuple[float, float]
 EPOCH_END = 0.5
-"""The distance on charts, in steps, from an epoch's last step to the epoch's guidance. The guidance is accepted between
-this step and the next."""
+"""Charts show an epoch's guidance this many steps after the epoch's last step, because the guidance is accepted
+before the next step."""
 
 
 @dataclass(frozen=True, kw_only=True)

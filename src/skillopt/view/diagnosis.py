@@ -138,7 +138,7 @@ def current_summary(run: Run) -> Summary | None:
 
 
 def with_verdict(summary: Summary, history: Sequence[StepRecord], settings: Settings) -> Summary:
-    """A copy of the summary that contains the verdict (its text and its word). `settings` is the run's flat config."""
+    """A copy of the summary that contains the verdict as text and as one word. `settings` is the run's flat config."""
     verdict = training_verdict(summary, history, settings)
     text = " ".join(filter(None, (verdict.text, judge_note(summary.judge))))
     return summary.model_copy(update={"verdict": text, "outcome": verdict.word})
@@ -193,7 +193,7 @@ def training_verdict(summary: Summary, history: Sequence[StepRecord], settings: 
 
 
 def _unconfirmed(history: Sequence[StepRecord]) -> str:
-    """A sentence about edits that were still pending at the end; empty if there are none."""
+    """A sentence about edits that were still pending at the end of the run; empty if there are none."""
     edits = len(history[-1].pending) if history else 0
     which, verb = number_of(edits, "edit"), "was" if edits == 1 else "were"
     return f"{which} {verb} neither accepted nor dropped: decide with `skillopt review`." if edits else ""

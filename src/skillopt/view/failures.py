@@ -18,10 +18,10 @@ from skillopt.view.traces import result_of
 
 Sign = Literal["empty", "contained", "constant", "varied", "unknown", "untried"]
 Standing = Literal["task", "ended", "few", "untried", "one"]
-"""The conclusion about an item that no skill solved. `task`: the task itself may be the cause, because several skills
-failed, also the newest version, and the last steps brought no new version; `ended`: the newest version failed, but the
-last step still improved the skill; `few`: too few skills or steps to blame the task; `untried`: the newest version was
-not tried on the item; `one`: only one skill was tried on the item."""
+"""The conclusion about an item that no skill solved. `task`: several skills failed, among them the newest version, and
+the last steps brought no new version, so the task itself may be the cause. `ended`: the newest version failed, but the
+last step still improved the skill. `few`: there were too few skills or steps to blame the task. `untried`: the newest
+version was not tried on the item. `one`: only one skill was tried on the item."""
 
 GENERAL = "No skill that was tried on these items solved them."
 ONE_SKILL = (

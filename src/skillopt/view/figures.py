@@ -98,9 +98,9 @@ def failure_kinds(record: StepRecord) -> str:
 # The edit funnel: what became of the edits that analysts proposed
 
 STAGES = ("proposed", "usable", "distinct", "selected", "applied", "accepted")
-"""The stages of an edit, in order. `usable`: the edit could be read and fits the document; `distinct`: it is left after
-similar edits were merged and conflicts were set aside; `selected`: it is within the learning rate; `applied`: it is in
-the candidate; `accepted`: the gate accepted the candidate."""
+"""The stages of an edit, in order. `usable`: the edit could be read and fits the document; `distinct`: it was not
+removed when similar edits were merged and conflicts were set aside; `selected`: it is within the learning rate;
+`applied`: it is in the candidate; `accepted`: the gate accepted the candidate."""
 
 
 def funnel(history: Iterable[StepRecord]) -> dict[str, int]:

@@ -18,8 +18,8 @@ from skillopt.view.use import HeldOutAnswer
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#!|~^@&]|:(?=//|[\w+-]+:)|(?<=[^\s(])\$|\$(?!\d))")
 """Matches the characters of a line that Markdown would read as markup, so that they can be escaped. A colon matches
-only before `//` (a link) or a name and a colon (an emoji). A dollar sign does not match in an amount such as
-`$0.31`."""
+only before `//` (a link), or before a name and a second colon (an emoji). A dollar sign does not match in
+an amount such as `$0.31`."""
 
 
 def plain(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Explains the ranks of a step's edits. For an edit's rank, only failures count that no higher edit covers."""
+"""Explains the ranks of a step's edits. A failure that a higher edit covers does not count for lower edits."""
 
 from __future__ import annotations
 

@@ -26,8 +26,8 @@ _WRITE = "ID=TEXT, such as '3-1=Answer in one word.'"
 def review_run(
     run: RunDirectory, choose: Sequence[str], write: Sequence[str], say: Say, ask: Callable[[str], str] | None
 ) -> None:
-    """Store the decisions that are given on the command line. If none are given, list the conflicts. If there is also
-    an `ask`, use it to ask about each conflict that no step has used yet."""
+    """Store the decisions that are given on the command line. If none are given, list the conflicts and, with
+    `ask`, ask about each conflict that no step has used yet."""
     if not run.state.is_file():
         raise UserError(f"{run.root}: is not a run's folder (it has no {run.state.name})")
     with run.as_written():

@@ -35,7 +35,7 @@ class Change:
     before: Skill
     after: Skill
     improved: tuple[str, ...]
-    """The names of the validation items that score higher than under the version before."""
+    """The names of the validation items that score higher than under the previous version."""
     regressed: tuple[str, ...]
 
     @property
@@ -69,8 +69,8 @@ class Facts:
     ablations: tuple[Ablation, ...] = ()
     """The ablations of the version that is shown; empty if there are none."""
     routing: dict[str, Confusion] = field(default_factory=dict)
-    """For each measurement, by name: which skill was loaded for which request. Empty unless the run trained a
-    description in a library."""
+    """For each measurement, such as `test, initial`: which skill was loaded for which request. Empty unless the run
+    trained a description in a library."""
     names: dict[str, str] = field(default_factory=dict)
     """Names of the items whose id is a hash, by id. The name is the beginning of the item's question."""
     use: SkillInUse = field(default_factory=SkillInUse)
@@ -140,8 +140,8 @@ def read_facts(files: RunDirectory) -> Facts:
 
 
 def _routing(run: Run) -> dict[str, Confusion]:
-    """Which skill was loaded for which request, before and after training. The requests are those of the test split. If
-    it was not read, they are those of the validation split, only before training."""
+    """Which skill was loaded for which request, before and after training, on the test split. If this split was not
+    read: which skill was loaded before training, on the validation split."""
     options = run.settings.get("env.options")
     if run.settings.get("env.name") != "trigger" or not (isinstance(options, dict) and options.get("skills")):
         return {}

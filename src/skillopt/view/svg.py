@@ -154,7 +154,7 @@ class Frame:
         return f'<path class="{cls}" d="M{path}"/>'
 
     def staircase(self, points: Sequence[Point], cls: str) -> str:
-        """A line in steps: each value stays until the next point."""
+        """A line like a staircase: it keeps the value of each point until the next point."""
         corners = list(points[:1])
         for (_, before), (x, y) in pairwise(points):
             corners += [(x, before), (x, y)]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 def printable(text: str) -> str:
     """The text with control characters and direction marks made visible, so they cannot move the cursor or hide
-    text. Line breaks and tabs stay."""
+    text. Line breaks and tabs stay as they are."""
     return "".join(c if c in "\n\t" or unicodedata.category(c)[0] != "C" else f"\\u{ord(c):04x}" for c in text)
 
 

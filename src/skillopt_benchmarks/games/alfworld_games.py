@@ -96,8 +96,7 @@ def make_game(task: str, seed: int) -> Made:
 
 
 def _receptacle(kind: str, number: int, draw: random.Random) -> Thing:
-    """Return a receptacle. ALFWorld reads the kind of a receptacle from the first part of its name, but for a basin
-    from the last part."""
+    """Return a receptacle. ALFWorld reads the kind from the first part of the name; for a basin, from the last part."""
     stem, tail = ("Sink", "_bar_SinkBasin") if kind == "SinkBasin" else (kind, "")
     return Thing(f"{stem}_bar__minus_{number:02d}_dot_{draw.randint(10, 99)}{tail}", kind)
 
@@ -116,8 +115,8 @@ def _goal(task: str, kinds: dict[str, int], names: list[str], draw: random.Rando
 
 
 def _place(thing: Thing, receptacles: list[Thing], wanted: dict[str, str], draw: random.Random) -> Thing:
-    """Choose a receptacle that may contain the object. It is not of the kind to which the goal asks to bring this
-    object."""
+    """Choose a receptacle that may contain the object. If the goal asks to bring the object to a kind of receptacle,
+    another kind is preferred."""
     free = [r for r in receptacles if thing.kind in HOLDS.get(r.kind, ()) and r.kind != wanted.get(thing.kind)]
     return draw.choice(free or [r for r in receptacles if r.kind in {"CounterTop", "Desk", "Dresser"}])
 

@@ -40,7 +40,7 @@ class GameOptions(Options):
     """The maximum number of earlier turns in a request; 0 means all turns. A request also contains the task and the
     last observation."""
     processes: int = Field(default=0, ge=0)
-    """The number of worker processes that play the games; 0 for one per core (in a cluster, one per worker)."""
+    """The number of worker processes that play the games; 0 for one per core (in a cluster, one per cluster worker)."""
     limit: SplitLimits = Field(default={})
     """The maximum number of games to use from each split, such as {train: 12, val: 6}."""
 
@@ -108,7 +108,7 @@ class GameEnv(Env):
 
     async def game_file(self, item: Item) -> Path:
         """Return the path of the game's file. If the item has a recipe, the file is made unless it exists already.
-        Raise UserError if the recipe now makes a different game."""
+        Raise UserError if the recipe now makes a game whose goal is not in the question."""
         recipe = item.get("recipe")
         if not recipe:
             return self.file(item)

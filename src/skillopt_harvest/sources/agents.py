@@ -1,6 +1,6 @@
 """Transcripts of coding agents: for each agent, the folder of its transcripts and a reader for their lines.
 
-A reader returns False if a line has a form that it does not know. Such lines are skipped and counted.
+A reader returns False if it does not know the format of a line. Such lines are skipped and counted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Turns evals that people have written into tasks with checks: skill-creator's evals.json, promptfoo, Inspect."""
+"""Makes tasks with checks from evals that people have written: skill-creator's evals.json, promptfoo, Inspect."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from skillopt_harvest.redact import Redactor
 from skillopt_harvest.sources.reading import LARGEST_FILE, session_id
 
 Eval = tuple[str, MinedCheck | None]
-"""A request and its check. The check is None if SkillOpt has no such check."""
+"""A request and its check. The check is None if SkillOpt has no check of this kind."""
 
 
 def read_evals(path: Path, source: str, redactor: Redactor, skipped: Counter[str]) -> list[MinedTask]:

@@ -29,7 +29,8 @@ MOST_TOOLS = 40
 MOST_TURNS = 400
 """The maximum number of turns of one part of a session. A longer session is split into parts."""
 OVERLAP = 4
-"""The next part repeats this many turns from the end of a part, because a correction needs its request."""
+"""Each part of a session after the first begins with this many turns from the end of the part before it, because a
+correction needs its request."""
 _INJECTED = re.compile(
     r"<(?:environment_context|user_instructions|system-reminder|permissions|skill|turn_aborted|task-notification"
     r"|teammate-message|bash-)|# AGENTS\.md"
@@ -175,7 +176,8 @@ class Reading:
         self.now = None
 
     def part(self) -> AgentSession:
-        """Return the turns that have ended, as a part of the session. The next part repeats the last of them."""
+        """Return the turns that have ended, as a part of the session. The next part repeats the last
+        `OVERLAP` of these turns."""
         session = AgentSession(source=self.source, id=self.id, turns=tuple(self.turns), **dict(self.facts))
         self.turns = self.turns[-OVERLAP:]
         return session
@@ -194,8 +196,9 @@ def session_id(text: str, redactor: Redactor) -> str:
 
 
 def json_lines(path: Path, start: Position, skipped: Counter[str]) -> Iterator[tuple[Position, Any]]:
-    """Yield the JSON objects of a file, each with its line's position. If the last line is incomplete, it is still
-    being written, and is left for the next read. Lines that are too long or not objects are skipped and counted."""
+    """Yield the JSON objects of a file, each with its line's position. If the last line is incomplete, it is not
+    yielded, because it is still being written; the next harvest reads it. Lines that are too long or not objects are
+    skipped and counted."""
     with open_regular(path) as file:
         file.seek(start.offset)
         offset, number = start.offset, start.line
@@ -225,7 +228,8 @@ def json_lines(path: Path, start: Position, skipped: Counter[str]) -> Iterator[t
 
 
 def _rest_of_line(file: BinaryIO) -> int | None:
-    """Read the rest of a line that is too long, and return its number of bytes; None if the file ends first."""
+    """Read the rest of a line that is too long, and return the number of bytes in this rest; None if the file ends
+    before the line does."""
     length = 0
     while more := file.readline(1 << 20):
         length += len(more)

@@ -193,7 +193,7 @@ class Box:
 
     def hand_in(self, number: int, data: bytes) -> Letter:
         """Store a reply for the run. Raises BadReply if it does not fit, and UserError if there is no such letter or
-        the letter has a reply."""
+        the letter already has a reply."""
         letter = self.letter(number)
         if not letter.open:
             raise UserError(f"{letter.reply}: letter {number} already has a reply")
@@ -205,7 +205,7 @@ class Box:
 
     def send_back(self, letter: Letter, misfits: list[str]) -> None:
         """Open a letter again because its reply does not fit. Writes a page that says why, and renames the reply's
-        file; a link or a pipe in its place is removed."""
+        file; if that file is a link or a pipe, it is removed instead."""
         refused = letter.reply.with_name(f"{letter.name}.refused{letter.reply.suffix}")
         keep = not letter.reply.is_symlink() and (letter.reply.is_file() or letter.reply.is_dir())
         write_atomic(letter.problem, problem_page(letter, misfits, refused.name if keep else ""))
@@ -264,7 +264,7 @@ def box_of(path: Path) -> Box:
 
 
 def letters_folder(model: str, run: RunDirectory) -> Path:
-    """The folder of the letters: in the run for `handoff`, FOLDER for `handoff:FOLDER`."""
+    """The folder of the letters: for `handoff`, a folder in the run's folder; for `handoff:FOLDER`, `FOLDER`."""
     folder = path_of(model) if provider_of(model).human_paced else ""
     return Path(folder) if folder else run.letters
 

@@ -72,7 +72,7 @@ def _form(letter: Letter) -> str:
 
 
 def _pretty(value: Any, indent: str = "") -> str:
-    """JSON with each value on one line if it fits."""
+    """JSON; an object or list that is too long for one line is split over several lines."""
     line = json.dumps(value, ensure_ascii=False)
     if len(indent) + len(line) <= 110 or not isinstance(value, dict | list):
         return line

@@ -20,8 +20,8 @@ MOST_LOSSES = 3
 READY_WITHIN = 300.0
 """The maximum number of seconds that a worker may take to start and to open its env."""
 OTHERS_WITHIN = 10.0
-"""The maximum number of seconds to wait for further workers after the first one is ready. Without this wait, the first
-worker would get all of the first tasks."""
+"""The maximum number of seconds to wait for further workers after the first one is ready. Without this wait, that
+worker would get every waiting task."""
 
 
 NewChat = Callable[[], Chat]

@@ -1,7 +1,7 @@
 """Does tasks in processes of this machine, one for each core, for envs and scorers that need the CPU.
 
-A worker and the main process exchange frames: each is a token, a length and pickled bytes. What the worker's code
-prints goes to standard error, so it cannot get between the frames.
+A worker and the main process exchange frames: each is a token, a length and pickled bytes. Text that the worker's code
+prints is sent to standard error, so it cannot get between the frames.
 """
 
 from __future__ import annotations

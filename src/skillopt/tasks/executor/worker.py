@@ -24,9 +24,10 @@ from skillopt.tasks.base import Env, Item, Json, ToolDefinition, is_judged, scor
 class Turn:
     """A message between a worker and the main process.
 
-    The worker sends `chat` (it asks for a reply), `whole` (it asks for the result of a whole rollout), `did` (the
-    result of this rollout, after `do`), `done` (the result of the task) or `error`. The main process sends `begin` (a
-    task), `value` (a reply or a result), `error` (to raise in the env) or `do` (the worker must do the rollout itself).
+    The worker sends `chat` (it asks for a reply), `whole` (it asks for the result of a whole rollout), `did` (after
+    `do`: the result of the rollout), `done` (the result of the task) or `error`. The main process sends `begin` (a
+    task), `value` (a reply or a result), `error` (to raise in the env) or `do` (after `whole`: the worker must do the
+    rollout itself).
     """
 
     kind: Literal["chat", "whole", "did", "done", "error", "begin", "value", "do"]
@@ -87,7 +88,7 @@ class Talk:
 
 
 class EnvWorker:
-    """Does several tasks at once in one event loop. On a Ray cluster, it is the actor."""
+    """Does several tasks at once in one event loop. On a Ray cluster, an `EnvWorker` is an actor."""
 
     env: Env
 

@@ -42,8 +42,8 @@ class SandboxLimits(Options):
     cpu_seconds: int = Field(default=20, ge=1)
     """The maximum number of seconds of CPU time of one process."""
     seconds: int = Field(default=60, ge=1)
-    """The maximum number of seconds by the clock. This limit stops programs that only wait. For calculations, use
-    `cpu_seconds`: how long a calculation takes by the clock depends on the machine."""
+    """The maximum number of seconds by the clock. This limit stops programs that only wait. Limit calculations by
+    `cpu_seconds`, because their time by the clock depends on the machine."""
     memory_mb: int = Field(default=1024, ge=64)
     """The maximum number of megabytes of address space of one process, and of resident memory of all processes
     together."""
@@ -66,11 +66,11 @@ class SandboxResult:
     stdout: str
     stderr: str
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """The contents, by name, of those `wanted` files that the program left as plain files."""
+    """The `wanted` files that are plain files after the program's end, as name → content."""
     code: int = 0
     """The exit code; if a signal ended the program, 128 plus the signal's number."""
     whole: bool = True
-    """False if the folder became larger than `disk_mb` and was therefore not copied back."""
+    """False if the program's folder became larger than `disk_mb` and was therefore not copied back."""
 
 
 class Sandbox:

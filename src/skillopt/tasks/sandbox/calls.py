@@ -51,8 +51,8 @@ def forbid(office: bool) -> None:
 
 
 def filter_program(machine: str, unix_sockets: bool) -> bytes:
-    """The filter of system calls, as classic BPF. A system call of a different architecture ends the program; the calls
-    in `_NUMBERS` fail; `clone` works, but cannot make a user namespace.
+    """The filter of system calls, as classic BPF. A system call of an architecture other than `machine` ends the
+    program; the calls in `_NUMBERS` fail; `clone` works, but cannot make a user namespace.
 
     `unix_sockets` allows Unix sockets, through which an office program connects to itself. Inside the sandbox, these
     sockets cannot reach any other program.

@@ -126,8 +126,8 @@ def move_in(spec: Spec) -> None:
 
 
 def enter_namespaces() -> None:
-    """Enter new namespaces. In the user namespace, the user keeps its id. If the user is root, the user `nobody` exists
-    there, too."""
+    """Enter new namespaces. The user keeps its id in them. If the user is root, the user `nobody` exists in them,
+    too."""
     uid, gid = os.getuid(), os.getgid()
     uids = f"{uid} {uid} 1\n" + f"{NOBODY} {NOBODY} 1\n" * (uid == 0)
     gids = f"{gid} {gid} 1\n" + f"{NOBODY} {NOBODY} 1\n" * (uid == 0)
@@ -332,7 +332,8 @@ def _read(proc: int, path: str) -> str:
 
 
 def kill_rest(proc: int) -> None:
-    """End all processes that the program left; they are now children of this process. Used only without namespaces."""
+    """End all processes of the program that still run; they are now children of this process. Used only without
+    namespaces."""
     for _ in range(100):
         rest = [pid for pid in descendants(os.getpid(), proc) if pid != os.getpid()] if proc >= 0 else []
         for pid in rest:

@@ -31,7 +31,8 @@ class Minibatch:
 
 
 def with_answer(patch: Patch, answer: CheckedReply[Any]) -> Patch:
-    """Add the problems of the optimizer's replies to the patch. If no reply was usable, its field `lost` says why."""
+    """Add the problems of the optimizer's replies to the patch. If no reply was usable, the patch's field `lost` says
+    why."""
     lost = {} if answer.value is not None else {"lost": answer.lost, "unreachable": answer.unreachable}
     return patch.model_copy(update={"unusable": answer.unusable, **lost})
 

@@ -134,8 +134,8 @@ def brief_messages(
 
 
 def _asked(prompt: str, user: str) -> list[Message]:
-    """The messages of a request. The prompt's worked example becomes an earlier turn, because small models follow an
-    earlier turn better than a description."""
+    """The messages of a request. The prompt's worked example becomes a turn before the question, because small models
+    follow such a turn better than a description."""
     system, turns = prompt, list[Message]()
     if parts := _PARTS.match(prompt):
         system = parts[1]

@@ -218,7 +218,8 @@ def _gain(candidate: Trajectory, failures: list[Trajectory], covered: set[tuple[
 
 
 def patterns(failures: list[Trajectory]) -> tuple[Pattern, ...]:
-    """The failures by cause: `right answer in the wrong form`, or `no` followed by the right answer."""
+    """The failures by cause. If the right answer is in the output, the cause is `right answer in the wrong form`; else
+    the cause is `no X`, where X is the right answer."""
     groups: dict[str, list[str]] = {}
     for trajectory in failures:
         if _says(trajectory.output, trajectory.answers):

@@ -22,15 +22,16 @@ from skillopt.training.gates.base import Verdict
 from skillopt.training.gates.credit import Credited, broken_rows
 
 CARRIED = "carried/"
-"""Source prefix of pending edits that a step tries again; new edits are selected before them."""
+"""An edit's source begins with this if a step tries the pending edit again. New edits are selected before pending
+edits."""
 MOST = 16
 """The maximum number of pending edits; if there are more, the oldest expire."""
 UNCONFIRMED = "it broke nothing, but no gate has confirmed it; accept it, and an extended run tries it first"
 
 
 def carried(credited: Credited, current: Mapping[str, float]) -> tuple[Edit, ...]:
-    """The edits of a step that stay pending: all edits of the last candidate that went through the gate, if this
-    candidate broke nothing."""
+    """The edits of a step that stay pending: all edits of the last candidate that the gate tested, if this candidate
+    broke nothing."""
     return credited.last.applied if broke_nothing(credited.last_verdict, current) else ()
 
 

@@ -114,8 +114,8 @@ def _is_split(line: str, written: Sequence[str]) -> bool:
 
 
 def _reason(line: str, new: Sequence[_Passage], edit: Edit) -> str:
-    """The reason that the edit gives for dropping a line: from the entry of `dropped` that quotes the line, its
-    beginning, or the part that the new text lacks. Empty if there is no such entry."""
+    """The reason that the edit gives for dropping a line; empty if it gives none. The reason is in the entry of
+    `dropped` that quotes the whole line, the beginning of the line, or the part of the line that the new text lacks."""
     for row in edit.dropped:
         name = next(iter(_lines(row.text)), "").rstrip(" .…")
         begins = len(name) >= SHORTEST_NAME and line.startswith(name)
@@ -129,8 +129,8 @@ def _says_something(text: str) -> bool:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines of a text that say something, each once, without list marks; a reply, up to the next blank line, is
-    joined to the line of its task."""
+    """The lines of a text that say something, each once, without list marks. A reply, which ends at the next blank
+    line or the next task, is joined to the line of its task."""
     lines: list[str] = []
     in_reply = False
     for line in (_MARK.sub("", line, count=1).strip() for line in text.splitlines()):

@@ -41,7 +41,7 @@ class Reviewed:
     used: list[Decision] = field(default_factory=list)
     """Decisions that this step is the first to use."""
     turned_down: dict[str, str] = field(default_factory=dict)
-    """The conflict ids of the edits that a person decided against, by edit id."""
+    """The edits that a person decided against: for each edit id, the id of the conflict."""
 
 
 def file_conflicts(run: RunDirectory, step: int, conflicts: Sequence[Conflict]) -> None:

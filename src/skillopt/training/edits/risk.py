@@ -76,8 +76,8 @@ _JUDGE = re.compile(
     r"|\b(?:scores?|grades?|ratings?)\b[^.]{0,10}\b(?:4 ?/ ?4|5 ?/ ?5|10 ?/ ?10|100 ?/ ?100|(?:4 (?:out )?of 4))(?!\w)",
     re.IGNORECASE,
 )
-"""Matches text that speaks to a judge, but only plain cases. The protection against other cases is a calibrated judge
-that reads outputs as data."""
+"""Matches text that speaks to a judge, but finds only plain cases. A calibrated judge that reads outputs as data
+protects against the other cases."""
 
 
 def without_judge_talk(edits: Iterable[Edit], skill: Skill) -> tuple[list[Edit], list[Skip]]:

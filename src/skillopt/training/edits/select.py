@@ -17,12 +17,12 @@ from skillopt.training.edits.update import limits_of
 from skillopt.training.schedule import edits_for
 
 REVIEW = "review/"
-"""Source prefix of edits chosen by a person; they are selected first."""
+"""An edit's source begins with this if a person chose the edit; such edits are selected first."""
 AGAIN = 0.5
 """The weight of a failure that a selected edit covers already. The failure may have a second cause, so the weight is
 not 0."""
 SAME_CAUSE = 0.25
-"""The factor that lowers the value of an edit if a selected edit answers its cause already."""
+"""The value of an edit is multiplied by this if a selected edit already answers the same cause."""
 
 
 def select(
@@ -114,7 +114,7 @@ def _units(pooled: Sequence[Pooled]) -> list[tuple[Pooled, list[Pooled]]]:
 
 
 def _barred(edits: Sequence[Edit], taken: int, most: int, turned_down: Mapping[str, str], builder: SkillBuilder) -> str:
-    """The reason why a group is left out; empty if it is taken. `builder` has the edits that were taken before."""
+    """The reason why a group is left out; empty if it is taken. `builder` has the edits that are already taken."""
     if down := next((turned_down[edit.id] for edit in edits if edit.id in turned_down), ""):
         return f"left out: decided against in review, conflict {down}"
     if taken >= most:

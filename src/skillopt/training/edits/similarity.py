@@ -33,7 +33,7 @@ def content_words(text: str) -> tuple[str, ...]:
 
 
 def normal_name(pattern: str) -> str:
-    """The name of a cause without case and punctuation, for comparing the names of two analysts."""
+    """The name of a cause in lower case and without punctuation, so that names by two analysts can be compared."""
     return " ".join("".join(c if c.isalnum() else " " for c in pattern.casefold()).split())
 
 
@@ -70,8 +70,8 @@ def quotations(text: str) -> set[str]:
 
 
 def facts(text: str) -> set[str]:
-    """The facts of a text: its quotations, and its words with a digit or with a capital that does not begin a
-    sentence."""
+    """The facts of a text: its quotations, its words that contain a digit, and its words that contain a capital but do
+    not begin a sentence."""
     words: set[str] = set()
     for sentence in _SENTENCE_END.split(text):
         tokens = _WORD.findall(sentence)

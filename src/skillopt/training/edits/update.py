@@ -33,4 +33,4 @@ def limits_of(config: Config) -> SizeLimits:
 
 
 EXAMPLES = "exemplar/"
-"""Source prefix of edits that an analyst made from the training data without an LLM."""
+"""An edit's source begins with this if an analyst made the edit from the training data, without an LLM."""

@@ -99,15 +99,15 @@ async def credit(
 
 
 def since(current: Mapping[str, float], verdict: Verdict) -> Verdict:
-    """The verdict, with `before` replaced by the scores at the start of the step. Samples that the gates of this step
-    took do not count."""
+    """The verdict, with the scores at the start of the step as `before`. These scores do not contain the samples that
+    the gates of this step took."""
     rows = tuple(row.model_copy(update={"before": current[row.item_id]}) for row in verdict.evidence)
     return verdict.model_copy(update={"evidence": rows, "before": mean([row.before for row in rows])} if rows else {})
 
 
 async def to_blame(skill: Skill, candidate: Applied, verdict: Verdict, ctx: Context, tag: str) -> list[Edit]:
-    """The edits without which broken items pass again. Empty if the candidate has only one edit (or group), or if it
-    helped so few items that its other edits would not pass a gate."""
+    """The edits without which broken items pass again. Empty if the candidate has only one edit (or group), or if the
+    candidate helped so few items that it would not pass a gate even without these edits."""
     broken = broken_rows(verdict)
     worth_it = len(helped_rows(verdict)) >= (2 if ctx.noisy else 1)  # a single item may have been luck
     if not broken or not worth_it or len(units(candidate.applied)) < 2:
@@ -166,7 +166,7 @@ def _clear(verdict: Verdict) -> float:
 
 def suspected(edits: Sequence[Edit], broken: Sequence[Item], every: Sequence[Item]) -> list[list[Edit]]:
     """The groups of edits that may have broken the items, at most MOST_SUSPECTS. Groups that share the most words with
-    the broken items come first; among equals, groups that change or delete text."""
+    the broken items come first; among equals, groups that change or delete text come first."""
     touched = shared_words({item.id: item for item in every})
     ids = [item.id for item in broken]
 

@@ -26,18 +26,18 @@ from skillopt.training.gates.credit import Credited, since
 from skillopt.training.rollout import roll_out_all, scored
 
 FIRST_TASKS = 8
-"""The number of tasks of the batch that each wording does."""
+"""Each wording does this many tasks of the batch."""
 MORE_TASKS = 16
-"""The number of further training tasks that the two best wordings do. After 8 tasks alone, chance would decide between
-them."""
+"""The two best wordings do this many further training tasks. After 8 tasks alone, chance would decide between the
+two."""
 
 
 async def best_wording(wordings: Sequence[Applied], items: Sequence[Item], ctx: Context) -> Applied | None:
-    """The wording with the best score on training tasks, the first if several are equally good; None if there are no
-    wordings.
+    """The wording with the best score on training tasks. If several are equally good, the first of them; if there are
+    no wordings, None.
 
-    Each wording does some tasks of the step's batch (`items`). Then the two best wordings do further training tasks,
-    unless no wording has solved any.
+    Each wording does some tasks of the step's batch (`items`). If the score of any wording is above 0, the two best
+    wordings then do further training tasks.
     """
     if len(wordings) < 2:
         return next(iter(wordings), None)

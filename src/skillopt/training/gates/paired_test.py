@@ -83,7 +83,8 @@ class PairedTest:
         return "indecisive" if self.gain > 0 else "reject"
 
     def _keep(self) -> Samples[Outcome]:
-        """Decide by the rule `keep`: reject if fresh samples show a loss, accept if the score did not fall."""
+        """Decide by the rule `keep`: `reject` if fresh samples show a loss, else `accept` if the score did not fall,
+        else `indecisive`."""
         while self.samples and self.repeats < self.max_repeats:
             self.repeats += 1
             yield from self._sample_rounds()

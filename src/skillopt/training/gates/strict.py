@@ -4,8 +4,8 @@ The candidate does the items in a fixed order. The items that the current skill 
 likely to cause a rejection. The gate stops as soon as the candidate can no longer win. The decision is the same as
 after all items, with fewer calls.
 
-The record contains the first items of the order, only as many as the decision needs. So it does not depend on which
-calls end first.
+The verdict contains only the first items of the order, as many as the decision needs. So the verdict does not depend on
+which calls end first.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def settling_order(
     items: Mapping[str, Item], current: Mapping[str, float], edits: Sequence[Edit], changed: Mapping[str, int]
 ) -> list[str]:
     """The items in the order in which they are done: first those that are most likely to cause a rejection. Items that
-    the current skill fails come before items that it solves. Among equals, items whose score changed most often
-    under earlier candidates (`changed`) come first. If they are still equal, failed items that share few words with the
-    edits come first, and solved items that share many."""
+    the current skill fails come before items that it solves. Among equals, items whose score changed most often under
+    earlier candidates (`changed`) come first. If items are still equal, failed items come first if they share few words
+    with the edits, and solved items come first if they share many."""
     touched = shared_words(items)(edits)
 
     return sorted(
@@ -170,9 +170,9 @@ class EarlyStop:
         return any(self.decided(self.order[:end]) for end in range(first + 1))
 
     def useful(self, running: Collection[str], workers: int) -> bool:
-        """True if one more item should start now. There are two possible reasons: judged by the losses so far, the
-        calls in flight will probably not suffice for a decision; or there are enough idle workers for all items of the
-        last round of calls, so that this round is saved."""
+        """True if one more item should start now. One possible reason: judged by the losses so far, the calls in flight
+        will probably not suffice for a decision. Another reason: the idle workers can already do the items that would
+        otherwise need one more round of calls at the end."""
         slack = self.slack(self.order)
         if len(running) >= workers:  # starting a call that must wait for a worker saves no time
             return False

@@ -1,8 +1,8 @@
 """The optimizer's prompts: one Markdown file for each stage, and for reflection also one for each situation.
 
-`reflect.md` has the text for every batch, and a line `{advice}` that is replaced by the parts that fit the batch
-(training/requests/situation.py chooses the parts). Files of the same names in a user's folder (`gradient.prompts_dir`)
-replace the package's files.
+`reflect.md` has the text that is the same for every batch, and a line `{advice}`. The parts that fit the batch replace
+this line (training/requests/situation.py chooses the parts). Files of the same names in a user's folder
+(`gradient.prompts_dir`) replace the package's files.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from skillopt.training.edits.losses import loss_problem, unnamed_losses
 from skillopt.training.requests.blocks import LEFT_OUT, blocks_in
 
 _EDITS = {"reflect": "edits", "deep_reflect": "edits", "slow_update": "lines"}
-"""Stages whose letters show the skill and ask for edits of it. The value is the field of the reply that contains the
-edits."""
+"""The stages whose letters show the skill and ask for edits to the skill. The value is the field of the reply that
+contains the edits."""
 
 
 def hand_in(box: Box, number: int, data: bytes) -> Letter:

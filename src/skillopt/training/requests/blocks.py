@@ -19,9 +19,10 @@ EMPTY = Skill("")
 LEAST = 60
 """The minimum number of tokens that a request uses for each trajectory, even if there are many trajectories."""
 NEAR = 0.8
-"""A request shows the length of an output if the length is at least this share of the limit."""
+"""A request shows the length of an output if this length is at least this share of the token limit for replies."""
 LOW_LIMIT = 128
-"""Up to this limit of a reply's tokens, a request shows every output's length: steps before an answer hardly fit."""
+"""If the token limit for replies is at most this, a request shows the length of every output, because steps before an
+answer hardly fit."""
 MOST_ANSWERS = 3
 """The maximum number of expected answers of one task in a request."""
 

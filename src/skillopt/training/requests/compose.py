@@ -40,7 +40,7 @@ MOST_PASSES = 6
 MOST_STEPS = 8
 """The maximum number of earlier steps that are shown with their results."""
 LONGEST_SEEN = 150
-"""The maximum number of tokens of a task or an output in the record of a rejected step."""
+"""The maximum number of tokens of a task or an output if a request shows it as part of a rejected step."""
 URGENCY = ("regressed", "persistent_fail", "improved", "stable_success")
 """The classes of compared tasks, by the results of the two epochs' skills; the most urgent class comes first."""
 LONGEST_TASK = 60
@@ -180,7 +180,7 @@ def meta_skill_request(
 
 
 def _epoch_difference(before: Skill, skill: Skill) -> str:
-    """The difference between two skills. If nearly all of the skill is new, a sentence that says so."""
+    """The difference between two skills; if nearly all of the new skill is new text, only a sentence that says so."""
     if before.tokens * FEW_TOKENS < skill.tokens and not skill.is_package:
         return f"The skill of the epoch before had {before.tokens} tokens: nearly all of the current one is new."
     return _difference(before, skill) or "The epoch has not changed the skill."
@@ -377,7 +377,8 @@ def _history(steps: Sequence[Tried], shared: SharedText = NOTHING_SHARED, pendin
     waiting = {(edit.anchor, edit.text) for edit in pending}
     lines, last = [], steps[0].step if steps else 0
     for tried in steps:
-        lines += [data_line({"step": number, "verdict": NOTHING_TRIED}) for number in range(last + 1, tried.step)]
+        between = range(last + 1, tried.step)
+        lines += [data_line({"step": number, "verdict": NOTHING_TRIED, "edits": []}) for number in between]
         lines.append(_tried_line(tried, shared, LONGEST_REJECTED if tried.step in whole else LONGEST_TRIED, waiting))
         last = tried.step
     return lines

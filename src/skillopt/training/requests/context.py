@@ -53,7 +53,7 @@ class EditLimits:
     sizes: SizeLimits = field(default_factory=SizeLimits)
     """The largest size of an edit and of each file."""
     examples: bool = False
-    """True if another analyst adds worked examples from the batch."""
+    """True if the exemplar analyst, which uses no LLM, adds worked examples from the batch."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Finds data that costs no further rollouts: tasks of a batch that had a different outcome under an earlier skill, and
+"""Finds data that costs no further rollouts: tasks of a batch whose outcome has changed since an earlier step, and
 solved tasks in the form of worked examples."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from skillopt.training.requests.context import Earlier
 
 MOST_PAIRS = 4
 LONGEST_SIDE = 120
-"""The maximum number of tokens of each output in a pair of outputs."""
+"""The maximum number of tokens of a task, and of each of the two outputs that are compared."""
 MOST_READY = 12
 LONGEST_READY = 150
 """The maximum number of tokens of a task with its reply; longer tasks are poor examples."""
@@ -25,7 +25,7 @@ def contrast_block(
     shown: Sequence[Trajectory],
     how: Shown,
 ) -> str:
-    """A block of tasks that had a different outcome in an earlier step, with the lines by which the two outputs differ.
+    """A block of tasks whose outcome has changed since an earlier step, with the lines by which the two outputs differ.
     Tasks that fail now come first."""
     rows = []
     for now in sorted(trajectories, key=lambda t: t.score.hard >= 1):

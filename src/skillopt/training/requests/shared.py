@@ -13,8 +13,8 @@ LEAST_SHARED = 20
 """The minimum number of tokens of a shared text that gets a separate block."""
 FEWEST_TASKS = 3
 SHORTEST_EXAMPLE = 12
-"""The minimum number of characters of a task that is regarded as an example. A shorter text may occur in a skill by
-chance."""
+"""A task in a skill is regarded as an example only if the task has at least this many characters. A shorter text may
+occur in a skill by chance."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ def shared_text(tasks: Sequence[str]) -> SharedText:
 
 
 def _beginning(texts: Sequence[str]) -> str:
-    """The beginning that all texts share, in whole lines. If these lines are too short, it ends after a whole word.
-    Empty if it is still too short."""
+    """The beginning that all texts share, cut after a whole line; if that is too short, cut after a whole word. Empty
+    if that is too short, too."""
     first, last = min(texts), max(texts)
     same = (at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b)
     common = first[: next(same, min(len(first), len(last)))]

@@ -80,7 +80,7 @@ class Tracking:
                 self._send_skill(guided.version, event.step)
 
     def finish(self) -> None:
-        """Send the final figures and the files of the report. The report must have been written before."""
+        """Send the final figures and the files of the report. The report must already exist."""
         run, summary = self._run, Run(self._run).summary
         files = [path for path in (run.report, run.report_md, run.best_skill, run.summary) if path.exists()]
         if summary:
