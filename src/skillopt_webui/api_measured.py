@@ -77,7 +77,7 @@ def _brief(kind: str, path: Path, state: Stamp | None) -> items.Result:
 
 
 def _read(call: Call[Body], make: Callable[[Run, items.Result], Made]) -> Made:
-    """Call `make` with a measurement's folder and record, and return the result. Raises Damaged if a file is
+    """Return what `make` returns for a measurement's folder and its stored record. Raises Damaged if a file is
     damaged."""
     outputs, args = call.settings.outputs, call.args
     if call.number("root") >= len(outputs) or not all(plain_name(args[name]) for name in ("benchmark", "name")):

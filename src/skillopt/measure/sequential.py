@@ -307,7 +307,8 @@ class _Duel(PairedTest):
 
 
 def _p(pairs: Sequence[Pair]) -> float:
-    """The p-value: the probability that the second scores look at least this much better only by chance."""
+    """The p-value: if there is no real difference, the probability that the second scores of the pairs are better by at
+    least as much as observed."""
     if all(value in (0, 1) for pair in pairs for value in pair):
         return sign_test(sum(b > a for a, b in pairs), sum(b < a for a, b in pairs))
     return permutation_p([((before,), (after,)) for before, after in pairs])

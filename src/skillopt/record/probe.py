@@ -53,7 +53,7 @@ class Probe(ResultFile):
     temperature: float | None
     """The temperature of all samples after the first. It is the config's temperature, unless that is 0 or not set."""
     pass_1: float
-    """The mean share of tasks that one sample solves. Only samples at the config's own temperature count."""
+    """The share of tasks that one attempt solves, averaged over the attempts at the config's own temperature."""
     pass_any: float
     """The share of tasks that at least one of the samples solves."""
     solved: dict[str, int]

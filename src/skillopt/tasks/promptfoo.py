@@ -163,7 +163,8 @@ def _together(asserts: Sequence[Any]) -> str:
 
 
 def _check(asserts: Sequence[Any]) -> MinedCheck | None:
-    """The check that a test's assertions make together; None if they cannot be one check. Code is never used."""
+    """The one check that a test's assertions make together; None if there is none. Assertions that are code are never
+    converted."""
     kinds = {str(at(each, "type")) for each in asserts}
     texts = [_text(value) for each in asserts for value in _list(at(each, "value"))]
     if kinds and kinds <= _TEXTS:

@@ -149,7 +149,7 @@ def _routing(run: Run) -> dict[str, Confusion]:
     there = [name for name, path in files.items() if path.is_file()]
     return {
         name.replace("_", ", "): confusion(run.scored(files[name]))
-        for name in (there[:-1] if len(there) > 1 else there)
+        for name in ([name for name in there if name.startswith("test")] or there)
     }
 
 
