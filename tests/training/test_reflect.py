@@ -64,6 +64,13 @@ def test_a_systemic_failure_in_two_of_five_tasks_is_found_by_deep_reflection_alo
     rows = {row["id"]: row for row in read_jsonl(run.step(entry.step) / "trajectories.jsonl")}
     assert len({rows[tid]["item_id"] for tid in entry.edit.trajectory_ids}) > 3
     assert 'Cause to look into: "sealed tickets are left open"' in spy.asked("deep_reflect")[0]
+    proposed = spy.asked("deep_reflect")[0].partition("<proposed>\n")[2].partition("\n</proposed>")[0]
+    shown = [json.loads(line)["text"] for line in proposed.splitlines()]
+    steps = [read_json(path) for path in sorted(run.root.glob("steps/*/patches.json"))]
+    shallow = [
+        [edit["text"] for patch in step for edit in patch["edits"] if "deep" not in patch["source"]] for step in steps
+    ]
+    assert shown in shallow, "the other edits of the same step"
     assert result.summary["best"]["val"] == 1.0
 
 
