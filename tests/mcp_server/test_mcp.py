@@ -258,7 +258,7 @@ def test_numbers_without_end_and_models_that_are_addresses_are_refused_in_words(
         for change, said in (
             ("train.seed=0x" + "f" * 100_000, "too long"),
             ("train.seed=" + ":".join(["59"] * 400) + ".5", "too long"),
-            ("models.target_model=huggingface:http://127.0.0.1:9/x", "names an address"),
+            ("models.target_model=huggingface:http://127.0.0.1:9/x", "names a URL as the model"),
         ):
             for tool in ("plan", "start_run"):
                 with pytest.raises(ValueError, match=said):

@@ -236,7 +236,7 @@ def test_no_command_scores_a_run_by_another_rule_than_the_function_that_was_pass
     run = str(tmp_path / first.stdout.strip())
     done = skillopt("ablate", run, cwd=tmp_path)
     assert done.returncode == 2
-    assert "scored by the function 'begins'" in done.stderr
+    assert "the scorer is the function 'begins' of a Python program" in done.stderr
     assert "env.scoring=FILE.py:begins" in done.stderr
     done = skillopt("ablate", run, "env.scoring=rule.py:begins", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
