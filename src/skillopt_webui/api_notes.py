@@ -1,5 +1,5 @@
-"""Answers requests about people's notes on a run: the run's name, tags and note, and comments and ratings on items and
-lines."""
+"""Handles requests that read or change what people add to a run: its name, its tags, its note, and comments and ratings
+on items and lines."""
 
 from __future__ import annotations
 

@@ -251,8 +251,8 @@ def _prices(config: Config) -> Iterator[Check]:
 
 
 def _output(config: Config, env: Env, skill: Skill) -> Check:
-    """Check that the output folder, or its nearest existing parent, is writable. Say which folder in it the run will
-    use."""
+    """Check that the output folder, or its nearest existing parent, is writable. Report which subfolder of the output
+    folder the run will use."""
     root = Path(config.env.output_root).absolute()
     place = next(folder for folder in (root, *root.parents) if folder.exists())
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):

@@ -198,7 +198,7 @@ class State(BaseModel):
     findings: list[TaskFinding] = []
     """The optimizer's findings. They stay, whatever the gates decide."""
     guidance_won: list[str] = []
-    """Validation items that failed until accepted guidance solved them."""
+    """Validation items that failed at first, and passed after guidance was accepted."""
     phases: list[Phase] = []
     """The first training and each extension; empty in runs of earlier SkillOpt versions."""
     epoch_versions: list[int] = [0]

@@ -98,10 +98,10 @@ def read_folder(folder: Path) -> Skill:
 
 
 def listed(folder: Path) -> Iterator[tuple[str, Path, os.stat_result]]:
-    """The package's files in a fixed order: path in the package, path on disk, the result of `stat`.
+    """Yield the package's files in a fixed order, each as (path in the package, path on disk, result of `stat`).
 
-    Before the first file is yielded, all files are checked: their names, kinds and sizes, and links out of the
-    folder.
+    Before the first file is yielded, the names, kinds and sizes of all files are checked, and that no link leads out of
+    the folder.
     """
     files: list[tuple[str, Path, os.stat_result]] = []
     size = 0

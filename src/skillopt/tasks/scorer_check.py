@@ -141,7 +141,7 @@ async def word_for_word(env: Env, items: Sequence[Item], metric: str) -> ScorerF
 
 
 async def cannot_tell(env: Env, items: Sequence[Item], metric: str) -> ScorerFault | None:
-    """A fault if the expected answers of other items get scores as high as those of the right answers; else None."""
+    """A fault if items score as high with the expected answers of other items as with their own; else None."""
     pairs, alike = 0, []
     for item, other in _shuffled(items):
         right, wrong = [(await score_output(env, item, each.answers[0])).value(metric) for each in (item, other)]

@@ -83,7 +83,7 @@ def given_notes(config: Config) -> str:
     except (UserError, Damaged, OSError) as error:
         raise UserError(f"train.init_notes: {error}") from None
     if state is None or not state.memory:
-        fix = "give a run that has ended an epoch with optimizer.use_meta_skill, or leave the key empty"
+        fix = "give a run that finished an epoch and had optimizer.use_meta_skill on, or leave train.init_notes empty"
         raise UserError(f"train.init_notes: '{folder}' has no notes; {fix}")
     refuse_secrets(state.memory, f"train.init_notes: '{folder}'")
     return state.memory

@@ -25,8 +25,8 @@ worker would get every waiting task."""
 
 
 NewChat = Callable[[], Chat]
-"""A function that makes a new Chat for a rollout. A rollout that is started again needs a new Chat: it sends all its
-requests again and finds the replies in the journal."""
+"""A function that makes a new Chat for a rollout. A rollout that is started again needs a new Chat, because it repeats
+    all its requests from the first one; the replies come from the journal."""
 
 
 class WorkerLostError(SkillOptError):

@@ -118,7 +118,8 @@ async def _answers(
 def brief_messages(
     prompt: str, skill: Skill, trajectories: Sequence[Trajectory], others: Sequence[Item], budget: int
 ) -> list[Message]:
-    """The request: the skill, the tools, the failed tasks, and tasks of other batches with other right answers."""
+    """The request: the skill, the tools, the failed tasks, and tasks of other batches whose right answers are
+    different."""
     shares = fair_shares([count_tokens(t.input) for t in trajectories], budget)
     tasks = "\n".join(
         _task(number, trajectory, share)

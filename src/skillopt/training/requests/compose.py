@@ -46,8 +46,7 @@ URGENCY = ("regressed", "persistent_fail", "improved", "stable_success")
 LONGEST_TASK = 60
 """The maximum number of tokens of a compared task in the request for notes."""
 LONGEST_TRIED = 150
-"""The maximum number of tokens of an edit of an earlier step in a request. If the edit is in the skill, it is shown
-shorter."""
+"""A request shows at most this many tokens of an earlier step's edit, and fewer of an edit that is in the skill."""
 LONGEST_REJECTED = 700
 MOST_WHOLE = 2
 """The number of rejected steps, from the newest on, whose edits are shown with up to LONGEST_REJECTED tokens each."""
