@@ -46,8 +46,8 @@ def open_env(config: Config) -> Env:
         make = load_object(BUILT_IN.get(name, name), "env.name")
     elif not is_shipped("sim") and not plugins.reference("envs", name):
         raise UserError(
-            f"env.name: '{name}' is not registered, and neither are the envs that come with SkillOpt. So SkillOpt is not "
-            "installed here, or an old version is installed; run `pip install -e .` in SkillOpt's folder"
+            f"env.name: '{name}' is not registered, and neither are the envs that come with SkillOpt. So SkillOpt is "
+            "not installed here, or an old version is installed; run `pip install -e .` in SkillOpt's folder"
         )
     else:
         make = plugins.load("envs", name, key="env.name", known=BUILT_IN)
