@@ -83,6 +83,8 @@ def test_what_is_not_in_a_request_is_not_explained() -> None:
     system, user = asked(replace(CONTEXT, pending=pending))
     assert "<pending> are edits of rejected steps" in system
     assert '{"op": "add", "section": "Form", "text": "One word."}' in user
+    other = (pending[0].model_copy(update={"file": "references/form.md"}),)
+    assert '"file": "references/form.md"' in asked(replace(CONTEXT, pending=other))[1]
     notes = meta_skill_request("- <pending> waits.\n", CONTEXT, Skill(""), Skill("x"), [])
     assert "<pending>" not in str(notes[0]["content"])
 

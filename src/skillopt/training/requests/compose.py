@@ -365,7 +365,8 @@ def _share(trajectories: Sequence[Trajectory]) -> str:
 
 
 def _short_line(edit: Edit) -> str:
-    fields = {"op": edit.op, "section": edit.section, "anchor": edit.anchor, "text": edit.text}
+    file = "" if edit.file == FILE else edit.file
+    fields = {"op": edit.op, "file": file, "section": edit.section, "anchor": edit.anchor, "text": edit.text}
     return data_line({name: text for name, text in fields.items() if text})
 
 
